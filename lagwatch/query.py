@@ -342,6 +342,17 @@ def _transaction_age_ms(seen: _Seen) -> int | None:
     return _passed(seen, started_ms if seen_ms is None else min(started_ms, seen_ms))
 
 
+def _lost_is(seen: _Seen) -> str:
+    """`exact`, `upper_bound`, or `lower_bound` where more was deleted that is not counted yet."""
+    if seen.fact("lost_bound") > 0:
+        return "upper_bound"
+    committed = _of(seen.end, "offset")
+    log_start = seen.partition("log_start")
+    deleted = 0 if committed is None or log_start is None else log_start - committed
+    known = seen.lost + max(seen.fact("lost_acknowledged"), 0)
+    return "lower_bound" if known < deleted else "exact"
+
+
 def _judged_from(seen: _Seen) -> int:
     """The instant at which a row that stays quiet can be judged."""
     around, since_ms = seen.snapshot.around, seen.now_ms - seen.quiet_ms
@@ -412,7 +423,7 @@ _NUMBERS: Final[Mapping[str, Callable[[_Seen], int | float | str | None]]] = {
     "interrupted": lambda seen: int(seen.snapshot.around.pace.seen_without[seen.row.window]),
     "lost_messages": lambda seen: seen.lost,
     "acknowledged_messages": lambda seen: max(seen.fact("lost_acknowledged"), 0),
-    "lost_is": lambda seen: "upper_bound" if seen.fact("lost_bound") > 0 else "exact",
+    "lost_is": _lost_is,
 }
 """How each number of the evidence is found."""
 

@@ -243,7 +243,9 @@ def _surely_lost(_: Case, worst: PartitionVerdict) -> bool:
 def _how_many_lost(found: Evidence) -> Evidence:
     bound = found["lost_is"] == "upper_bound"
     return {
-        "up_to": "up to " if bound else "",
+        "up_to": {"upper_bound": "up to ", "lower_bound": "at least "}.get(
+            str(found["lost_is"]), ""
+        ),
         "read_them": "committed them (it may have read some)" if bound else "read them",
     }
 

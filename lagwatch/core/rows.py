@@ -7,14 +7,13 @@ slot before it, except for the oldest entry, which has none.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN, Membership
 from lagwatch.core.pace import KNOWN_AFTER, YOUNG_STEPS, Pace
-from lagwatch.core.turns import FRESH_STEPS, Turns
 from lagwatch.core.watching import Unwatched
 
 Int64 = NDArray[np.int64]
@@ -28,6 +27,9 @@ _REJOIN_MS: Final = 300_000
 _SHORT_REJOIN_MS: Final = 60_000
 """A moment without Kafka takes no membership away: then groups read on at once, or soon."""
 _NO_LAG: Final = np.iinfo(np.int64).max
+FRESH_STEPS: Final = 2
+"""So long a partition goes on waiting after its member last read another one: the client goes over
+to it, and its first commit takes a while."""
 _TURN_STEPS: Final = 60
 """An hour by default."""
 _LONG_AGO_MS: Final = -(1 << 60)
@@ -285,9 +287,11 @@ class RowFacts:
     """1 where some of the others may have been read, so that their number is an upper bound."""
     lost_ms: Int64 | None
     """When the last of them were noticed missing; -1 never, or acknowledged."""
+    lost_since_ms: Int64 | None
+    """When the first of those that are shown were."""
     commits: "CommitFacts | None"
     """Up to when the commits of the rows are known; None: as of the log ends."""
-    turns: Turns | None = None
+    turns: "Turns | None" = None
     """Rows whose member works off the backlog of other partitions."""
     times: "OffsetTimes | None" = None
     """When brokers say that some rows' offsets were appended; the rules do not look at it."""
@@ -365,6 +369,29 @@ class StoredTimes:
     """Not appended after this; -1 unknown."""
     share: NDArray[np.float32]
     """How far between the two it is expected, 0..1."""
+
+
+class Turns(NamedTuple):
+    """Stored rows that wait, and when their members last read other partitions far behind."""
+
+    row: NDArray[np.int32]
+    """Rising."""
+    read_ms: Int64
+    """On Kafka's clock."""
+
+    def of(self, rows: Slots) -> Int64:
+        """`read_ms` of these rows; -1 of those that do not wait."""
+        found = np.full(rows.size, UNKNOWN, np.int64)
+        if self.row.size:
+            place = np.minimum(np.searchsorted(self.row, rows), self.row.size - 1)
+            waits = self.row[place] == rows
+            found[waits] = self.read_ms[place[waits]]
+        return found
+
+
+def no_turns() -> Turns:
+    """Nothing waits."""
+    return Turns(np.zeros(0, np.int32), np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -752,11 +779,15 @@ class Rows:
 
     def _longer_at_ms(self, than_ms: Int64 | int) -> Int64:
         """From when on that is so, if the row stays quiet."""
-        return self.longer_at_ms(self._counted_since_ms, than_ms)
+        return self.around.longer_at_ms(self._counted_since_ms, than_ms, self._absences)
 
-    def longer_at_ms(self, since_ms: Int64, than_ms: Int64 | int) -> Int64:
-        """When more than this has passed since an instant, without absences of Kafka."""
-        return self.around.longer_at_ms(since_ms, than_ms, self._absences)
+    def there_for_ms(self, since_ms: Int64, than_ms: int) -> Int64:
+        """When the partition has been there for longer than this since an instant.
+
+        After it was away consumers take a while to find it.
+        """
+        away, _ = self._absences
+        return longer_from_ms(since_ms, than_ms, *away, rejoin_ms=self.limits.step_ms)
 
     @cached_property
     def _counted_since_ms(self) -> Int64:

@@ -216,7 +216,7 @@ def _rewound(rows: Rows) -> Bools:
     if not lower.any():
         return lower
     # while Kafka is away no commit can put it right
-    settled_ms = rows.longer_at_ms(rows.fact("rewound_ms"), rows.limits.step_ms // 2)
+    settled_ms = rows.there_for_ms(rows.fact("rewound_ms"), rows.limits.step_ms // 2)
     settled = rows.come(settled_ms, lower)
     over = rows.come(rows.fact("rewound_again_ms") + 10 * rows.limits.step_ms, lower)
     return lower & settled & ~over
@@ -350,6 +350,12 @@ def _since_commit(rows: Rows) -> Int64:
 
 def _since_oldest(rows: Rows) -> Int64:
     return rows.commit_ms - rows.span_ms
+
+
+def _since_lost(rows: Rows) -> Int64:
+    since_ms, last_ms = rows.fact("lost_since_ms"), rows.fact("lost_ms")
+    # checkpoints of earlier versions say when the last ones were noticed only
+    return np.where(since_ms >= 0, since_ms, last_ms)
 
 
 def _since_assigned(rows: Rows) -> Int64:
@@ -557,7 +563,7 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
             "{up_to}{lost_messages:message} deleted before the group read them{and_before}; the "
             "log begins at {log_start_offset}, the committed offset is {committed_offset}"
         ),
-        since=lambda rows: rows.fact("lost_ms"),
+        since=_since_lost,
         # a loss is noticed some time after it: at a first look, long after it
         since_at_least=True,
     ),

@@ -5,50 +5,20 @@ A client fetches ahead: librdkafka up to 100,000 messages of each partition
 so with a backlog a partition may rest for many minutes although its consumer reads all the time.
 """
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN
-
-if TYPE_CHECKING:
-    from lagwatch.core.snapshot import ClusterSnapshot
-
-Int64 = NDArray[np.int64]
-Slots = NDArray[np.integer]
+from lagwatch.core.rows import FRESH_STEPS, Turns, no_turns
+from lagwatch.core.snapshot import ClusterSnapshot
 
 NOBODY: Final = -1
 """Holder of a partition that no member holds, or whose member holds no other one."""
-FRESH_STEPS: Final = 2
-"""So long a partition goes on waiting after its member last read another one: the client goes over
-to it, and its first commit takes a while."""
 
 
-class Turns(NamedTuple):
-    """Stored rows that wait, and when their members last read other partitions far behind."""
-
-    row: NDArray[np.int32]
-    """Rising."""
-    read_ms: Int64
-    """On Kafka's clock."""
-
-    def of(self, rows: Slots) -> Int64:
-        """`read_ms` of these rows; -1 of those that do not wait."""
-        found = np.full(rows.size, UNKNOWN, np.int64)
-        if self.row.size:
-            place = np.minimum(np.searchsorted(self.row, rows), self.row.size - 1)
-            waits = self.row[place] == rows
-            found[waits] = self.read_ms[place[waits]]
-        return found
-
-
-def no_turns() -> Turns:
-    """Nothing waits."""
-    return Turns(np.zeros(0, np.int32), np.zeros(0, np.int64))
-
-
-def follow(before: Turns, snapshot: "ClusterSnapshot", holder: NDArray[np.int32]) -> Turns:
+def follow(before: Turns, snapshot: ClusterSnapshot, holder: NDArray[np.int32]) -> Turns:
     """Which rows wait now.
 
     A member counts as at work on a backlog while it reads a partition whose oldest unread message

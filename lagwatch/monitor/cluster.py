@@ -122,8 +122,7 @@ class ClusterMonitor:
         """Groups of the newest complete list of Kafka."""
         self._hidden: frozenset[str] = frozenset()
         """Groups that were watched, and may not be described any more."""
-        self._commits_until_ms = EpochMs(UNKNOWN)
-        self._backlog_ms = EpochMs(UNKNOWN)
+        self._commits_until_ms = self._backlog_ms = EpochMs(UNKNOWN)
         self._ends_ms = EpochMs(UNKNOWN)
         """When the newest round of log ends of this process began."""
         self._whole = False
@@ -561,7 +560,8 @@ class ClusterMonitor:
         )
 
     def _row_facts(self, skew_ms: int) -> RowFacts:
-        left_ms, lost_ms = self.groups.left_ms, self.setbacks.column("lost_ms")
+        left_ms = self.groups.left_ms
+        lost_ms, lost_since_ms = map(self.setbacks.column, ("lost_ms", "lost_since_ms"))
         return RowFacts(
             membership=self.groups.membership,
             left_ms=None if left_ms is None else shifted(left_ms, skew_ms),
@@ -575,6 +575,7 @@ class ClusterMonitor:
             lost_acknowledged=self.setbacks.column("lost_acknowledged"),
             lost_bound=self.setbacks.column("lost_bound"),
             lost_ms=None if lost_ms is None else shifted(lost_ms, skew_ms),
+            lost_since_ms=None if lost_since_ms is None else shifted(lost_since_ms, skew_ms),
             commits=self._live.known.facts(
                 skew_ms=skew_ms,
                 all_polled=self.facts is not None and self.facts.commits_mode == "admin",

@@ -8,10 +8,10 @@ from lagwatch.core.lags import Lags
 from lagwatch.core.log_end import LogEndHistory
 from lagwatch.core.model import UNKNOWN, EpochMs, Membership, RuleSet
 from lagwatch.core.pace import Pace
-from lagwatch.core.rows import uninterrupted_ms
+from lagwatch.core.rows import no_turns, uninterrupted_ms
 from lagwatch.core.rules import READ_LATER_MS
 from lagwatch.core.snapshot import ClusterSnapshot
-from lagwatch.core.turns import follow, no_turns
+from lagwatch.core.turns import follow
 from lagwatch.core.window import Windows
 from lagwatch.monitor.append_times import AppendTimeColumns
 from lagwatch.monitor.known_commits import KnownCommits
@@ -50,7 +50,7 @@ class LiveState:
         )
         self.history = LogEndHistory(horizon_ms=settings.history_ms)
         self.pace = Pace(step_ms=settings.limits.step_ms)
-        self.setbacks = Setbacks()
+        self.setbacks = Setbacks(loss_shown_ms=settings.limits.loss_shown_ms)
         self.append_times = AppendTimeColumns()
         self.past_lags = Lags()
         self.turns = no_turns()

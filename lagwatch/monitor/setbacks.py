@@ -15,7 +15,9 @@ Rows = NDArray[np.integer]
 class Setbacks:
     """Columns by row; there are none until the first of their kind happens. One owner writes."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, loss_shown_ms: int) -> None:
+        """Losses are shown for `loss_shown_ms` after the last of them."""
+        self._shown_ms = loss_shown_ms
         self._capacity = 0
         self._columns: dict[str, Int64] = {}
         self._touched: list[Rows] = []
@@ -132,7 +134,10 @@ class Setbacks:
         if not exact:
             self._column("lost_bound")[row] = 1
         self.losses += 1
-        self._column("lost_ms")[row] = now_ms
+        noticed_ms = self._column("lost_ms")
+        if noticed_ms[row] < 0 or now_ms - noticed_ms[row] > self._shown_ms:
+            self._column("lost_since_ms")[row] = now_ms
+        noticed_ms[row] = now_ms
         self._column("lost_until")[row] = until
         self._touched.append(np.array([row]))
 
@@ -160,6 +165,7 @@ _EMPTY: Final = {
     "lost_acknowledged": 0,
     "lost_bound": 0,
     "lost_ms": UNKNOWN,
+    "lost_since_ms": UNKNOWN,
     "lost_until": UNKNOWN,
     "rewound_from": UNKNOWN,
     "rewound_ms": UNKNOWN,

@@ -328,7 +328,7 @@ class TestGroups:
 class TestSetbacks:
     @pytest.fixture
     def setbacks(self) -> Setbacks:
-        setbacks = Setbacks()
+        setbacks = Setbacks(loss_shown_ms=1000)
         setbacks.make_room(3)
         return setbacks
 
@@ -341,6 +341,18 @@ class TestSetbacks:
             columns(*offsets),
             1000 * np.arange(1, size + 1),
         )
+
+    def test_losses_that_go_on_have_one_beginning(self, setbacks) -> None:
+        for now_ms, until in ((10_000, 5), (10_900, 7), (11_800, 9)):
+            setbacks.lose(1, messages=2, until=until, now_ms=now_ms, exact=True)
+        went_on = int(known(setbacks.column("lost_since_ms"))[1])
+        setbacks.lose(1, messages=2, until=11, now_ms=13_000, exact=True)
+        after_a_while = int(known(setbacks.column("lost_since_ms"))[1])
+        setbacks.acknowledge(np.array([1]))
+        setbacks.lose(1, messages=2, until=13, now_ms=13_100, exact=True)
+
+        assert (went_on, after_a_while) == (10_000, 13_000)
+        assert known(setbacks.column("lost_since_ms"))[1] == 13_100
 
     def test_columns_come_with_the_first_of_their_kind(self, setbacks) -> None:
         self.follow(setbacks, 10, 20, 30)
@@ -378,7 +390,7 @@ class TestSetbacks:
 
     @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=12))
     def test_commits_read_at_once_are_followed_as_one_by_one(self, commits) -> None:
-        at_once, one_by_one = Setbacks(), Setbacks()
+        at_once, one_by_one = (Setbacks(loss_shown_ms=1000) for _ in range(2))
         at_once.make_room(3)
         one_by_one.make_room(3)
         commits = sorted(commits, key=lambda commit: commit[0])
