@@ -1,6 +1,6 @@
 """From windows and log ends to one immutable snapshot: partition verdicts, then group verdicts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 
 import numpy as np
@@ -49,14 +49,19 @@ class Evaluation:
         topics: TopicColumns,
         info: Mapping[str, GroupInfo],
         owners: Mapping[str, Mapping[tuple[str, int], Member]],
+        unread: Iterable[str] = (),
     ) -> ClusterSnapshot:
-        """The verdicts of the round that ended, as of `seen.now_ms`: at most `at_ms`."""
+        """The verdicts of the round that ended, as of `seen.now_ms`: at most `at_ms`.
+
+        `unread`: groups whose members hold partitions with messages, and have not committed there.
+        """
         rows, layout = self._judged.rows(seen, topics.read_ms), seen.layout
         group = self._grouped.round(
             layout,
             rows,
             intervals=seen.windows.intervals,
             changed=self._judged.changed,
+            unread=unread,
         )
         if Judged.compares:
             self._compare(layout, rows, seen.windows.intervals)

@@ -1,5 +1,6 @@
 """From rows to groups: a group is as bad as its worst partition."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -33,8 +34,12 @@ class Grouped:
         *,
         intervals: int,
         changed: NDArray[np.intp] | None,
+        unread: Iterable[str] = (),
     ) -> GroupColumns:
-        """The groups after these rows changed; None: all of them."""
+        """The groups after these rows changed; None: all of them.
+
+        `unread`: groups whose members hold partitions with messages, and have not committed there.
+        """
         if not layout.groups:
             self._layout, self.columns = layout, _no_groups()
             return self.columns
@@ -43,7 +48,10 @@ class Grouped:
         elif changed.size:
             self._roll_up(layout, rows, intervals, changed)
         self._layout = layout
-        times = TimesOfGroups(rows=rows, first=layout.group_first)
+        numbers = [layout.group_index[group] for group in unread if group in layout.group_index]
+        times = TimesOfGroups(
+            rows=rows, first=layout.group_first, unread=np.array(numbers, np.intp)
+        )
         self.columns = replace(self.columns, times=times)
         return self.columns
 

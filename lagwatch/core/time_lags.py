@@ -154,6 +154,8 @@ class TimesOfGroups:
     rows: RowColumns
     first: Int64
     """[groups + 1]"""
+    unread: NDArray[np.intp]
+    """Groups whose members hold partitions with messages, and have committed nothing there."""
 
     def __call__(self, groups: slice | NDArray[np.intp]) -> GroupTimes:
         """The time lags of a range of groups, or of some."""
@@ -191,6 +193,11 @@ class TimesOfGroups:
             heads=self.first[start:stop] - head,
             group=np.repeat(np.arange(sizes.size), sizes),
         )
+        unread = self.unread[(self.unread >= start) & (self.unread < stop)] - start
+        # a lower bound already says more of why
+        unread = unread[(found.lag_ms[unread] >= 0) & ~_AT_LEAST[found.reason[unread]]]
+        found.reason[unread] = TimeLagReason.NEVER_COMMITTED
+        found.error_ms[unread] = np.nan
         return found._replace(row=np.where(found.row >= 0, found.row + head, UNKNOWN))
 
 

@@ -516,6 +516,7 @@ class ClusterMonitor:
             topics=self._live.topics,
             info={**self.elsewhere, **self.groups.info},
             owners=dict(self.groups.owners),
+            unread=self.groups.unread,
         )
         before, self.snapshot = (
             self.snapshot,

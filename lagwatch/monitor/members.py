@@ -83,6 +83,8 @@ class Groups:
         self._uncommitted: dict[str, dict[tuple[str, int], _Uncommitted]] = {}
         self._missing_ms: dict[str, int] = {}
         """Of `_uncommitted`: groups that Kafka does not list, and since when."""
+        self.unread: set[str] = set()
+        """Of `_uncommitted`: groups whose members hold partitions that have messages now."""
         self._bereft: set[str] = set()
         """Of `_uncommitted`: groups whose last offset was removed, and to which no member came
         since."""
@@ -360,6 +362,7 @@ class Groups:
         for group in [group for group in self._uncommitted if self._is_gone(group, now_ms)]:
             self._forget_uncommitted(group)
         found = {}
+        self.unread = set()
         for group, missing in self._uncommitted.items():
             for (topic, partition), each in missing.items():
                 at = position(topics, topic, partition)
@@ -377,6 +380,8 @@ class Groups:
                     >= self._never_commits_ms
                     and self._holds(group, (topic, partition))
                 )
+                if each.left_ms < 0 and int(topics.log_start[at]) < end:
+                    self.unread.add(group)
                 if each.found and not self._has_left(each, now_ms):
                     found[group, topic, partition] = each.since_ms
         return found

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from lagwatch.core.model import Rule
-from tests.support.lives import Life, broken, live, lives
+from lagwatch.core.model import Rule, TimeLagReason
+from tests.support.lives import Life, World, broken, live, lives
 
 LIVES = tuple(lives((Path(__file__).parent / "lives.txt").read_text(encoding="utf-8")))
 
@@ -115,3 +115,30 @@ def test_a_stop_during_an_outage_began_with_the_last_commit_not_amid_the_outage(
     assert len(down) > 10
     assert len(began_s) == 1
     assert 599 <= began_s.pop() <= 602
+
+
+@pytest.mark.parametrize(
+    ("appended", "reason"), [(5000, "NEVER_COMMITTED"), (0, "CAUGHT_UP")], ids=["old", "empty"]
+)
+def test_a_partition_held_and_never_committed_leaves_the_time_lag_open(
+    appended: int, reason: str
+) -> None:
+    (life,) = lives(
+        "A member reads one partition, and pauses the other, where old messages wait.\n"
+        "with partitions=2\n"
+        f"0s p1 append {appended}\n"
+        "0s p1 delete 1000\n"
+        "0s members hold\n"
+        "0s..2m/5s append 10\n"
+        "0s..2m/5s commit end\n"
+    )
+    world = World(life.settings)
+    for at_s in range(0, 121, 5):
+        for line in life.actions:
+            if at_s in line.at_s:
+                world.act(line, at_s=at_s)
+        world.round(at_s)
+
+    assert world.monitor.snapshot is not None
+    (found,) = world.monitor.snapshot.group.time_lag_reason.tolist()
+    assert TimeLagReason(found).name == reason
