@@ -1,7 +1,7 @@
 """The newest events of each group, in memory."""
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -15,7 +15,8 @@ _OF_CLUSTER: Final = 50_000
 class Story:
     """The newest events of a cluster's groups; used from one thread.
 
-    About 500 bytes per event. When there are too many, those go first whose group has had no event
+    The last event of each kind stays, however many of others follow: who left last is known as long
+    as the group is. About 500 bytes per event. When there are too many, those go first whose group has had no event
     for longest.
     """
 
@@ -33,8 +34,9 @@ class Story:
         events.append(event)
         self._number += 1
         if len(events) > self._of_group:
-            events.popleft()
-            self._number -= 1
+            kept = _newest(events, self._of_group)
+            self._number -= len(events) - len(kept)
+            self._groups[event.group] = deque(kept)
         while self._number > self._of_cluster:
             _, dropped = self._groups.popitem(last=False)
             self._number -= len(dropped)
@@ -48,7 +50,7 @@ class Story:
     def newest(self, of_group: int) -> Iterator[GroupEvent]:
         """So many of the newest events of every group; those whose group had one last come last."""
         for events in self._groups.values():
-            yield from list(events)[-of_group:]
+            yield from _newest(events, of_group)
 
     def restore(self, events: Iterable[GroupEvent]) -> None:
         """Begin with events of an earlier process, which has recorded them."""
@@ -64,6 +66,14 @@ class Story:
         """Events to be recorded since the last call."""
         unsent, self._unsent = self._unsent[-self._of_cluster :], []
         return tuple(unsent)
+
+
+def _newest(events: Collection[GroupEvent], number: int) -> list[GroupEvent]:
+    """So many of them, oldest first; of the others the last one of each kind comes before them."""
+    before = list(events)[:-number]
+    last = {event.event: place for place, event in enumerate(events)}
+    kept = [event for place, event in enumerate(before) if last[event.event] == place]
+    return kept + list(events)[-number:]
 
 
 class _Told(Protocol):

@@ -363,6 +363,16 @@ def test_a_story_keeps_the_newest_of_a_group() -> None:
     assert [each.at_ms % 10 for each in story.of("g")] == [1, 2]
 
 
+def test_who_left_last_is_known_however_much_follows() -> None:
+    story = SteppedCluster(of_group=3)
+    story.add(event("member_left"))
+    for number in range(1, 9):
+        story.add(event("lost", number))
+
+    assert [each.event for each in story.of("g")] == ["member_left", "lost", "lost", "lost"]
+    assert [each.event for each in story.newest(2)] == ["member_left", "lost", "lost"]
+
+
 def test_an_unknown_cluster_is_not_an_empty_story() -> None:
     with pytest.raises(NotFoundError):
         Stories({}).events("c", "g")
