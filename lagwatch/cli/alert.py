@@ -1,6 +1,7 @@
 """`lagwatch alert`: try channels and templates, tune policies on the past, mute."""
 
 import asyncio
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -23,7 +24,6 @@ from lagwatch.core.words import counted
 if TYPE_CHECKING:
     from lagwatch.config.alerts import AlertsSettings
     from lagwatch.config.alerts_channels import ChannelSettings
-    from lagwatch.config.settings import Settings
     from lagwatch.notify.backtest import BackTest, Sample, WouldSend
 
 alert = typer.Typer(
@@ -191,7 +191,12 @@ def render(
 def backtest(
     *,
     policy: Annotated[
-        Path, typer.Option("--policy", metavar="FILE", help="TOML with [alerts.policies.NAME].")
+        Path,
+        typer.Option(
+            "--policy",
+            metavar="FILE",
+            help="TOML with [alerts.policies.NAME]; channels and the like may be in --config.",
+        ),
     ],
     since: Annotated[
         str | None, typer.Option("--from", metavar="TIME", help=f"Since when, {INSTANT_HELP}")
@@ -213,11 +218,12 @@ def backtest(
     Policies are matched by cluster and group; a policy for certain topics takes no part, because
     the history of a group is that of all its topics. Mutes are left out.
     """
+    from lagwatch.config.load import load_policies
     from lagwatch.notify.backtest import BackTest, from_file
     from lagwatch.notify.policies import PolicyBook
     from lagwatch.ports.history import EVER_MS
 
-    book = PolicyBook(_policies(policy).alerts)
+    book = PolicyBook(load_policies(policy, config, os.environ).alerts)
     from_ms = instant_ms(since, "--from") if since else 0
     to_ms = instant_ms(until, "--to") if until else EVER_MS
     if samples is not None:
@@ -247,24 +253,6 @@ def _recorded(
         return from_history(store, from_ms=from_ms, to_ms=to_ms, cluster=cluster, group=group)
     finally:
         store.close()
-
-
-def _policies(path: Path) -> "Settings":
-    """The settings of the file; a cluster is added if it has none, which only `serve` needs."""
-    import tomllib
-
-    from lagwatch.config.load import load
-    from lagwatch.errors import ConfigError
-
-    try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        tree = {}
-    try:
-        environ = {} if "clusters" in tree else {"LAGWATCH_CLUSTERS__ANY__BOOTSTRAP": "none:9092"}
-        return load(path, environ)
-    except ConfigError as error:
-        raise ConfigError(error.faults) from None
 
 
 def _show(run: "BackTest", notices: "list[WouldSend]", *, as_json: bool) -> None:

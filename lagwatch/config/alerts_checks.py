@@ -9,8 +9,11 @@ from lagwatch.config.walk import Tree
 from lagwatch.errors import Fault
 
 
-def alerts_faults(tree: Tree) -> Iterator[Fault]:
-    """Options that contradict each other, as they were written."""
+def alerts_faults(tree: Tree, *, names_channels: bool = True) -> Iterator[Fault]:
+    """Options that contradict each other, as they were written.
+
+    `names_channels`: a name of a channel that is none is a fault.
+    """
     alerts = _table(tree, "alerts")
     kind_of: dict[str, str] = {}
     for kind in filter(KINDS.__contains__, alerts):
@@ -25,6 +28,8 @@ def alerts_faults(tree: Tree) -> Iterator[Fault]:
                 )
             kind_of[name] = prefix
             yield from _channel(prefix, channel)
+    if not names_channels:
+        return
     for option in ("fallback", "also_to"):
         yield from _unknown_channels(f"alerts.{option}", alerts.get(option, ()), tuple(kind_of))
     for name, policy in _tables(alerts, "policies"):

@@ -6,6 +6,7 @@ start at the working directory.
 
 import re
 import tomllib
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from lagwatch.config.alerts import KINDS
 from lagwatch.config.alerts_checks import alerts_faults
 from lagwatch.config.checks import cluster_faults, elasticsearch_faults, interval_faults
 from lagwatch.config.faults import translate
@@ -35,7 +37,7 @@ RESERVED: Final = frozenset(
     }
 )
 """Variables with lagwatch's prefix that are not options."""
-_CLUSTERS, _CLIENT = "clusters", "client"
+_ALERTS, _CLUSTERS, _CLIENT = "alerts", "clusters", "client"
 _CLUSTER_AT, _SECTION_AT = 1, 2
 
 # A Kubernetes Service called `lagwatch` (or `lagwatch-x`) puts LAGWATCH_SERVICE_HOST,
@@ -89,14 +91,68 @@ def load_with_origins(
     """
     tree = _read(path) if path is not None else {}
     origins = dict.fromkeys(_leaves(tree, ()), str(path))
+    outside = _overlay_outside(tree, environ, flags)
+    return Loaded(settings=_checked(tree, outside, beyond), origins=origins | outside)
+
+
+def load_policies(path: Path, config: Path | None, environ: Mapping[str, str]) -> Settings:
+    """The configuration with the policies of another file.
+
+    What else of `[alerts]` that file sets goes before the configuration; it may define channels of
+    its own. Where neither defines a channel, policies may name any.
+
+    Raises:
+        ConfigError: with all faults.
+    """
+    own = _read(path)
+    tree = _read(config) if config is not None else {}
+    outside = _overlay_outside(tree, environ, ())
+    of_file, of_config = own.get(_ALERTS, {}), tree.get(_ALERTS, {})
+    alerts = of_file
+    if isinstance(of_file, dict) and isinstance(of_config, dict):
+        alerts = of_config | of_file
+        for kind in KINDS:
+            tables = [table[kind] for table in (of_config, of_file) if kind in table]
+            if tables and all(isinstance(table, dict) for table in tables):
+                alerts[kind] = dict(ChainMap(*reversed(tables)))
+        alerts["policies"] = of_file.get("policies", {})
+    tree |= own | {_ALERTS: alerts}
+    tree.setdefault(_CLUSTERS, {"any": {"bootstrap": "none:9092"}})  # only `serve` needs one
+    return _checked(tree, outside, lambda _: (), names_channels=_has_channels(alerts))
+
+
+def _has_channels(alerts: object) -> bool:
+    return isinstance(alerts, dict) and any(map(alerts.get, KINDS))
+
+
+def _overlay_outside(
+    tree: Tree, environ: Mapping[str, str], flags: Sequence[Override]
+) -> dict[KeyPath, str]:
+    """Write what variables and flags set into the tree: their paths and origins."""
     given = [*from_environment(environ, tree, flags), *flags]
     drop_alternatives(tree, given)
     overlay(tree, given)
-    outside = {override.path: override.origin for override in given}
+    return {override.path: override.origin for override in given}
+
+
+def _checked(
+    tree: Tree,
+    outside: Mapping[KeyPath, str],
+    beyond: Callable[[Settings], Iterable[Fault]],
+    *,
+    names_channels: bool = True,
+) -> Settings:
+    """The settings of the tree.
+
+    `names_channels`: every channel that a policy names must be one of the tree.
+
+    Raises:
+        ConfigError: with all faults.
+    """
     # the files come last: they fill in options that the others must see as they were written
     faults = [
         *_cluster_faults(tree),
-        *alerts_faults(tree),
+        *alerts_faults(tree, names_channels=names_channels),
         *elasticsearch_faults(tree),
         *file_faults(tree),
     ]
@@ -112,7 +168,7 @@ def load_with_origins(
     faults += [*interval_faults(settings), *beyond(settings)]
     if faults:
         raise ConfigError(faults)
-    return Loaded(settings=settings, origins=origins | outside)
+    return settings
 
 
 def _without(tree: Tree, errors: Iterable[ErrorDetails]) -> Settings | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from typer.testing import CliRunner
 
 from lagwatch.cli.app import app
@@ -94,10 +95,78 @@ def test_samples_of_a_file_may_say_what_is_lost(tmp_path: Path) -> None:
     assert [sample.seen.lost for sample in samples] == [0, 100, 0]
 
 
-def _replayed(folder: Path, policy: str, *, from_ms: int = 0) -> list[dict[str, Any]]:
+_CONFIGURED = """
+[alerts]
+also_to = ["mail"]
+fallback = ["mail"]
+[alerts.webhook.hook]
+url = "http://127.0.0.1:9/"
+[alerts.webhook.mail]
+url = "http://127.0.0.1:9/"
+[alerts.policies.old]
+threshold = "never"
+channels = ["hook"]
+"""
+
+
+@pytest.mark.parametrize("more", ["", '[alerts.webhook.own]\nurl = "http://127.0.0.1:9/"\n'])
+def test_a_file_of_policies_may_name_the_channels_of_the_configuration(
+    tmp_path: Path, more: str
+) -> None:
+    """Its policies replace those of the configuration; it may define more channels."""
+    store = ParquetStore(str(tmp_path / "history"))
+    store.write([_recorded([("ERR", 50), ("OK", 0)])], batch="b1")
+    store.close()
+    channels = 'channels = ["hook", "own"]' if more else 'channels = ["hook"]'
+
+    notices = _replayed(tmp_path, f"{channels}\nclose_for_s = 0\n{more}", configured=_CONFIGURED)
+
+    assert [(notice["event"], notice["policy"]) for notice in notices] == [
+        ("open", "p"),
+        ("close", "p"),
+    ]
+
+
+def test_a_channel_that_no_file_has_is_named(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text('[alerts.policies.p]\nchannels = ["hok"]\n')
+    (tmp_path / "lagwatch.toml").write_text(f'[clusters.prod]\nbootstrap = "x:1"\n{_CONFIGURED}')
+
+    result = CliRunner().invoke(
+        app,
+        [
+            *("alert", "backtest", "--policy", str(tmp_path / "p.toml")),
+            *("-c", str(tmp_path / "lagwatch.toml")),
+        ],
+    )
+
+    assert result.exit_code == 2
+    assert "alerts.policies.p.channels" in result.stderr
+    assert "Known: hook, mail." in result.stderr
+
+
+def test_without_a_configuration_policies_may_name_any_channel(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text('[alerts.policies.p]\nchannels = ["hook"]\n')
+    (tmp_path / "s.csv").write_text("at_ms,cluster,group,status\n1000,c,g,ERR\n")
+
+    result = CliRunner().invoke(
+        app,
+        [
+            *("alert", "backtest", "--policy", str(tmp_path / "p.toml")),
+            *("--samples", str(tmp_path / "s.csv"), "--json"),
+        ],
+    )
+
+    assert result.exit_code == 0, result.output
+    assert [notice["event"] for notice in json.loads(result.stdout)["notices"]] == ["open"]
+
+
+def _replayed(
+    folder: Path, policy: str, *, from_ms: int = 0, configured: str = ""
+) -> list[dict[str, Any]]:
     """What `lagwatch alert backtest` prints of the recorded history under a policy."""
     (folder / "lagwatch.toml").write_text(
         f'[clusters.prod]\nbootstrap = ["x:1"]\n[history]\nurl = "{folder / "history"}"\n'
+        f"{configured}"
     )
     (folder / "policy.toml").write_text(f"[alerts.policies.p]\n{policy}")
     begin = ["--from", datetime.fromtimestamp(from_ms / 1000, UTC).isoformat()] if from_ms else []
