@@ -64,9 +64,9 @@ def _commands(name: str, found: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN4
             yield from _commands(f"{name} {below}", each)
         return
     pieces = found.collect_usage_pieces(found.context_class(found))
-    # an argument is written {NAME}, NAME or, where it may be left out, [NAME] or [[NAME]]
+    # an argument is written NAME, {NAME} or {NAME}...; where it may be left out, [NAME] or [[NAME]]
     arguments = [
-        re.sub(r"([\[\]])\1", r"\1", piece.strip("{}")).upper()
+        re.sub(r"([\[\]])\1", r"\1", piece.replace("{", "").replace("}", "")).upper()
         for piece in pieces
         if piece != "[OPTIONS]"
     ]

@@ -30,7 +30,7 @@ from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.stored_search import Enclosed
 from lagwatch.core.trail import Trail
 from lagwatch.core.words import duration
-from lagwatch.errors import ConfigError, HistoryError
+from lagwatch.errors import ConfigError, HistoryError, NotFoundError
 from lagwatch.history.append_times import enclosed
 from lagwatch.http_server import AddressError, ASGIApp, HttpServer
 from lagwatch.memory import give_back, keep_little, keep_pandas_out
@@ -55,13 +55,13 @@ from lagwatch.ports.history import HistoryQueries, HistoryStore
 from lagwatch.ports.metrics import Metrics
 from lagwatch.ports.progress import ProgressSink
 from lagwatch.ports.queries import (
+    AcknowledgedLoss,
     BurrowSettings,
     ClusterHealth,
     Commands,
     EventQueries,
     GroupEvent,
     Loss,
-    Partitions,
     Queries,
 )
 from lagwatch.ports.reports import Commits
@@ -368,16 +368,29 @@ class Service:
             monitor.forget(group, topic)
             self._judged(monitor)
 
-    async def acknowledge_losses(self, cluster: str, group: str) -> int:
-        """Stop showing the lost messages of a group (`ports.Commands`)."""
-        self.queries.verdict(cluster, group, Partitions.BAD)  # raises for unknown names
-        monitor = self.monitors[cluster]
-        number = monitor.acknowledge_losses(group)
+    async def acknowledge_losses(
+        self, cluster: str, groups: Sequence[str]
+    ) -> Mapping[str, AcknowledgedLoss]:
+        """Stop showing the lost messages of groups (`ports.Commands`)."""
+        known = set(self.queries.groups(cluster))
+        for group in groups:
+            if group not in known:
+                raise NotFoundError(kind="group", name=group)
+        snapshot, monitor = self.queries.snapshot(cluster), self.monitors[cluster]
+        found = {}
+        for group in groups:
+            # first: the snapshot sees what the monitor acknowledges
+            lost, at_most = snapshot.lost_messages(snapshot.group_index[group])
+            partitions = monitor.acknowledge_losses(group)
+            if partitions:
+                found[group] = AcknowledgedLoss(
+                    partitions=partitions, messages=lost, at_most=at_most
+                )
         self._judged(monitor)
-        if number and self.checkpoints is not None:
+        if found and self.checkpoints is not None:
             # written before the answer, so that it holds even if this process is killed next
             await self.checkpoints.write_of(cluster)
-        return number
+        return found
 
     def log_level(self) -> str:
         return log.get_level()

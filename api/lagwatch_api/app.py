@@ -90,6 +90,7 @@ def create_app(
     )
     app.state.deps = deps
     app.include_router(ui.router())
+    app.include_router(losses.router(queries, commands))
     if alerts is not None:
         app.include_router(alert_routes.router(alerts))
     if history is not None:

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import typer
 
-from lagwatch.cli.ask import HERE, Url, ask
+from lagwatch.cli.ask import HERE, Url, ask, check_named
 from lagwatch.cli.options import user
 from lagwatch.cli.output import local_time, print_json, short_name, zone_of
 from lagwatch.cli.reporting import Exit, complain, reported
@@ -39,8 +39,8 @@ def add(
     url: Url = HERE,
 ) -> None:
     """Mute groups now. Their incidents are recorded, and sent when the mute ends."""
-    _check_named("GROUP", group)
-    _check_named("--cluster", cluster)
+    check_named("GROUP", group)
+    check_named("--cluster", cluster)
     order = {
         "cluster": cluster or "",
         "group": group,
@@ -98,13 +98,6 @@ def remove(
 ) -> None:
     """End a mute now."""
     ask(url, "DELETE", f"{_PATH}/{quote(id_, safe='')}", missing=("mute", id_))
-
-
-def _check_named(what: str, name: str | None) -> None:
-    """Refuse an empty name: it may be a variable of a script that is not set."""
-    if name == "":
-        complain(f"{what} is empty. Write '*' for all.")
-        raise typer.Exit(Exit.ERROR)
 
 
 def _seconds(text: str) -> float:

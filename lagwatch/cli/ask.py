@@ -3,13 +3,14 @@
 import http.client
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 from urllib.parse import quote, urlsplit
 
 import typer
 
-from lagwatch.cli.reporting import OWN_CA, Exit, reported
+from lagwatch.cli.reporting import OWN_CA, Exit, complain, reported
+from lagwatch.core.words import counted
 from lagwatch.errors import NotFoundError, SourceError
 
 HERE: Final = "http://127.0.0.1:8000"
@@ -108,7 +109,14 @@ def _has(url: str, cluster: str, group: str) -> bool:
     return True
 
 
-loss = typer.Typer(no_args_is_help=True, help="Lost messages of a group.")
+def check_named(what: str, name: str | None) -> None:
+    """Refuse an empty name: it may be a variable of a script that is not set."""
+    if name == "":
+        complain(f"{what} is empty. Write '*' for all.")
+        raise typer.Exit(Exit.ERROR)
+
+
+loss = typer.Typer(no_args_is_help=True, help="Lost messages of groups.")
 
 _LOSS_EPILOG = """
 The messages stay counted in the metrics and recorded in the history.
@@ -116,6 +124,8 @@ The messages stay counted in the metrics and recorded in the history.
 **Examples**
 
 `lagwatch loss acknowledge billing --cluster prod`
+
+`lagwatch loss acknowledge 'billing-*' orders`
 """
 
 
@@ -127,24 +137,67 @@ def _losses() -> None:
 @loss.command(epilog=_LOSS_EPILOG)
 @reported(Exit.ERROR)
 def acknowledge(
-    group: Annotated[str, typer.Argument(help="The group's exact name.")],
+    groups: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="GROUP", help="Names of groups; * is any characters, so '*' means all."
+        ),
+    ],
     *,
-    cluster: Cluster = "",
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The cluster's name; * is any characters. If it is not given: all clusters for a "
+            "name with *, else the only one that has the group.",
+        ),
+    ] = None,
     url: Url = HERE,
 ) -> None:
-    """Stop showing the lost messages of a group as an error."""
-    name = cluster or cluster_of(url, group)
-    answer = _post(url, name, group, "losses", "acknowledge")
-    number = int(answer["partitions"])
-    typer.echo(f"{group} on {name}: losses of {number} partition{'' if number == 1 else 's'}")
+    """Stop showing the lost messages of groups as an error."""
+    for name in groups:
+        check_named("GROUP", name)
+    check_named("--cluster", cluster)
+    orders: dict[str, list[str]] = {}
+    unmatched: list[str] = []
+    for name in dict.fromkeys(groups):
+        try:
+            found = cluster or ("" if "*" in name else cluster_of(url, name))
+        except NotFoundError:
+            unmatched.append(name)
+        else:
+            orders.setdefault(found, []).append(name)
+    answers = [
+        ask(url, "POST", "/api/v1/losses/acknowledge", {"cluster": on, "groups": names})
+        for on, names in orders.items()
+    ]
+    unmatched += (name for answer in answers for name in answer["unmatched"])
+    matching = sum(answer["matching"] for answer in answers)
+    if matching:
+        acknowledged = [loss for answer in answers for loss in answer["acknowledged"]]
+        typer.echo(_said(acknowledged, matching))
+    for name in unmatched:
+        on = f" on {cluster}" if cluster else ""
+        complain(f"nothing matches: no known group{on} has the name {name!r}")
+    if unmatched:
+        raise typer.Exit(Exit.ERROR)
+
+
+def _said(losses: Sequence[Mapping[str, Any]], matching: int) -> str:
+    """How much was acknowledged, in words."""
+    if not losses:
+        shows = "the group shows" if matching == 1 else f"{matching:,} groups show"
+        return f"nothing to acknowledge: {shows} no loss"
+    names = [f"{loss['group']} on {loss['cluster']}" for loss in losses]
+    of = names[0] if len(names) == 1 else f"{len(names):,} of {counted(matching, 'group')}"
+    partitions, messages = (sum(loss[key] for loss in losses) for key in ("partitions", "lost"))
+    bound = "up to " if any(loss["lost_is"] == "upper_bound" for loss in losses) else ""
+    return (
+        f"{of}: losses of {counted(partitions, 'partition')}, {bound}{counted(messages, 'message')}"
+    )
 
 
 def group_path(cluster: str, group: str, *words: str) -> str:
     """The path of what belongs to a group."""
     names = "/".join(quote(word, safe="") for word in (group, *words))
     return f"/api/v1/clusters/{quote(cluster, safe='')}/groups/{names}"
-
-
-def _post(url: str, cluster: str, group: str, *words: str) -> Any:  # noqa: ANN401 JSON of the server
-    path = group_path(cluster, group, *words)
-    return ask(url, "POST", path, missing=("group", f"{group} on {cluster}"))

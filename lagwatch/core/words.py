@@ -1,5 +1,6 @@
 """Numbers in words, and sentences with numbers in them: the same wherever people read them."""
 
+import re
 from collections.abc import Mapping
 from math import floor
 from typing import Final
@@ -52,6 +53,12 @@ _UNITS: Final = (
     (_HOUR_S, "h", _MINUTE_S, "min"),
     (_MINUTE_S, "min", 1, "s"),
 )
+
+
+def named(pattern: str) -> re.Pattern[str]:
+    """Finds what has this name alone; `*` is any characters, "" means all."""
+    escaped = ".*".join(map(re.escape, pattern.split("*")))
+    return re.compile(rf"\A{escaped}\Z" if pattern else "", re.DOTALL)
 
 
 def spoken(word: str) -> str:

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from zoneinfo import ZoneInfo
 
 from lagwatch.config.alerts import DAYS, MuteSettings
+from lagwatch.core.words import named
 from lagwatch.ports.alerts import Mute
 
 _LONGEST_DAYS: Final = 7
@@ -87,8 +88,8 @@ def from_record(mute: Mute) -> MuteRule:
     """A mute made at run time; in its names `*` matches any characters."""
     return MuteRule(
         id=mute.id,
-        cluster=_exactly(mute.cluster),
-        group=_exactly(mute.group),
+        cluster=named(mute.cluster),
+        group=named(mute.group),
         window=Once(starts_ms=mute.starts_ms or 0, until_ms=mute.ends_ms or 0),
         reason=mute.reason,
     )
@@ -111,9 +112,3 @@ def _window(settings: MuteSettings) -> Window:
         duration_ms=round(settings.duration_s * 1000),
         zone=ZoneInfo(settings.timezone),
     )
-
-
-def _exactly(name: str) -> re.Pattern[str]:
-    """This name alone, `*` for any characters; "" means all."""
-    pattern = ".*".join(map(re.escape, name.split("*")))
-    return re.compile(rf"\A{pattern}\Z" if name else "", re.DOTALL)

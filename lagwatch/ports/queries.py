@@ -40,6 +40,16 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AcknowledgedLoss:
+    """What a group lost and is no longer shown."""
+
+    partitions: int
+    messages: int
+    at_most: bool
+    """It lost so many messages or fewer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEvent:
     """Something that happened to a group; columns as in the history's kind `events`."""
 
@@ -204,11 +214,13 @@ class Commands(Protocol):
         """Forget a group, or one topic of it, until its next commit; unknown names are ignored."""
         ...
 
-    async def acknowledge_losses(self, cluster: str, group: str) -> int:
-        """Stop showing the lost messages of a group; return the number of partitions.
+    async def acknowledge_losses(
+        self, cluster: str, groups: Sequence[str]
+    ) -> Mapping[str, AcknowledgedLoss]:
+        """Stop showing the lost messages of groups; return those that showed any.
 
         Raises:
-            NotFoundError: the cluster or group is not known.
+            NotFoundError: the cluster or a group is not known; nothing is acknowledged then.
         """
         ...
 

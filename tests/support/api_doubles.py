@@ -26,7 +26,13 @@ from lagwatch.core.model import (
 )
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.errors import NotFoundError
-from lagwatch.ports.queries import ClusterHealth, GroupDetail, PartitionDetail, Partitions
+from lagwatch.ports.queries import (
+    AcknowledgedLoss,
+    ClusterHealth,
+    GroupDetail,
+    PartitionDetail,
+    Partitions,
+)
 
 T = TypeVar("T")
 
@@ -122,9 +128,13 @@ class RecordingCommands:
     async def forget(self, cluster: str, group: str, topic: str | None) -> None:
         self.forgotten.append((cluster, group, topic))
 
-    async def acknowledge_losses(self, cluster: str, group: str) -> int:
-        self.acknowledged.append((cluster, group))
-        return 2
+    async def acknowledge_losses(
+        self, cluster: str, groups: Sequence[str]
+    ) -> dict[str, AcknowledgedLoss]:
+        """Groups whose name begins with `ok` have lost nothing."""
+        self.acknowledged += [(cluster, group) for group in groups]
+        loss = AcknowledgedLoss(partitions=2, messages=1500, at_most=False)
+        return {group: loss for group in groups if not group.startswith("ok")}
 
     def log_level(self) -> str:
         return self.level

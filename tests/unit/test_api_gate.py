@@ -100,6 +100,7 @@ def status(target: str, method: str = "GET", who: str = "", **headers: str) -> i
         ("GET", "/nothing", Scope.READ),
         ("DELETE", _GROUP, Scope.OPERATE),
         ("POST", "/api/v1/clusters/c1/groups/billing/losses/acknowledge", Scope.OPERATE),
+        ("POST", "/api/v1/losses/acknowledge", Scope.OPERATE),
         ("PUT", "/nothing", Scope.OPERATE),
         ("POST", _LEVEL, Scope.ADMIN),
         ("POST", "/V3//Admin/loglevel", Scope.OPERATE),  # a redirect to the path above

@@ -1,14 +1,18 @@
-"""`/api/v1/clusters/…/groups/…/losses/acknowledge`: stop showing the lost messages of a group."""
+"""Stop showing the lost messages of groups: of one by its name, of several by their names."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Annotated
 
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from lagwatch.ports.queries import Commands
+from lagwatch.core.words import named
+from lagwatch.ports.queries import Commands, Queries
 from lagwatch_api.answers import json_answer
-from lagwatch_api.routing import Answer, Endpoint
+from lagwatch_api.routing import Answer, Endpoint, SegmentRoute
 from lagwatch_api.v1.fleet import NO_CACHE, TAG
 
 
@@ -18,13 +22,42 @@ class Acknowledged(TypedDict):
     partitions: int
 
 
+class LossOrder(BaseModel):
+    """Groups whose lost messages are known; in names `*` is any characters."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    cluster: Annotated[str, Field(description='"" = all')] = ""
+    groups: Annotated[
+        tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1, max_length=10_000)
+    ]
+
+
+class GroupLoss(TypedDict):
+    """A group that showed a loss."""
+
+    cluster: str
+    group: str
+    partitions: int
+    lost: Annotated[int, Field(description="messages")]
+    lost_is: Annotated[str, Field(description="exact | upper_bound")]
+
+
+class LossesAcknowledged(TypedDict):
+    """What was acknowledged."""
+
+    acknowledged: Sequence[GroupLoss]
+    matching: Annotated[int, Field(description="known groups of these names, also without a loss")]
+    unmatched: Annotated[Sequence[str], Field(description="names that no known group has")]
+
+
 def endpoints(commands: Commands) -> Iterator[Endpoint]:
-    """The route."""
+    """The route of one group."""
 
     async def acknowledge(request: Request) -> Response:
-        names = request.path_params
-        number = await commands.acknowledge_losses(names["cluster"], names["group"])
-        answer: Acknowledged = {"partitions": number}
+        cluster, group = request.path_params["cluster"], request.path_params["group"]
+        found = (await commands.acknowledge_losses(cluster, (group,))).get(group)
+        answer: Acknowledged = {"partitions": 0 if found is None else found.partitions}
         return json_answer(answer, headers=NO_CACHE)
 
     yield Endpoint(
@@ -35,3 +68,53 @@ def endpoints(commands: Commands) -> Iterator[Endpoint]:
         tag=TAG,
         answers={200: Answer(description="partitions that showed a loss", model=Acknowledged)},
     )
+
+
+def router(queries: Queries, commands: Commands) -> APIRouter:
+    """The route of several groups; include it in the application."""
+    routes = APIRouter(tags=[TAG], route_class=SegmentRoute)
+
+    @routes.post(
+        "/api/v1/losses/acknowledge",
+        summary="Stop showing the lost messages of groups; in names `*` is any characters",
+    )
+    async def acknowledge(order: LossOrder) -> LossesAcknowledged:
+        unmatched = set(order.groups)
+        acknowledged: list[GroupLoss] = []
+        matching = 0
+        for cluster in filter(named(order.cluster).search, queries.clusters()):
+            chosen = _chosen(order.groups, queries.groups(cluster), unmatched)
+            matching += len(chosen)
+            if not chosen:
+                continue
+            found = await commands.acknowledge_losses(cluster, chosen)
+            acknowledged += (
+                {
+                    "cluster": cluster,
+                    "group": group,
+                    "partitions": loss.partitions,
+                    "lost": loss.messages,
+                    "lost_is": "upper_bound" if loss.at_most else "exact",
+                }
+                for group, loss in found.items()
+            )
+        return {
+            "acknowledged": acknowledged,
+            "matching": matching,
+            "unmatched": [name for name in dict.fromkeys(order.groups) if name in unmatched],
+        }
+
+    return routes
+
+
+def _chosen(names: Sequence[str], known: Sequence[str], unmatched: set[str]) -> list[str]:
+    """The known groups that have one of the names; takes names that fit from `unmatched`."""
+    chosen: dict[str, None] = dict.fromkeys(set(names).intersection(known))
+    unmatched.difference_update(chosen)
+    for name in set(names):
+        if "*" in name:
+            fitting = list(filter(named(name).search, known))
+            chosen |= dict.fromkeys(fitting)
+            if fitting:
+                unmatched.discard(name)
+    return sorted(chosen)
