@@ -62,6 +62,8 @@ _MEASURED: Final = (
 _BEHIND_TRANSACTION: Final = (Rule.WAITS_FOR_TRANSACTION, Rule.HELD_BY_TRANSACTION)
 _ROWS_AT_ONCE: Final = 5_000
 """Partitions whose forecasts are computed at once: each takes some kilobytes meanwhile."""
+_REWIND_SHOWN_MS: Final = 600_000
+"""A rewind explains a lag for this long, as the rule `rewound` shows it."""
 _NOBODY: Final = Member(member_id="", client_id="", host="", instance_id="", assignment=())
 
 
@@ -587,10 +589,22 @@ class _GroupReader:
                 produced_before_per_s=before,
                 produced_since_per_s=since,
                 after_outage=after_outage,
+                went_back=self._went_back(),
                 read_committed=known is not None and bool(known[columns.window[rows]].any()),
                 skew_ms=snapshot.around.skew_ms,
             )
         )
+
+    def _went_back(self) -> dict[tuple[str, int], int]:
+        """Partitions that went back, and from where, as long as that is shown."""
+        facts, columns = self._snapshot.around.facts, self._snapshot.rows
+        if facts.rewound_from is None or facts.rewound_again_ms is None:
+            return {}
+        window = columns.window[self._rows.start : self._rows.stop]
+        before, since_ms = facts.rewound_from[window], facts.rewound_again_ms[window]
+        shown = (before >= 0) & (self._snapshot.at_ms - since_ms <= _REWIND_SHOWN_MS)
+        places = ((self._place(self._rows[row]), row) for row in shown.nonzero()[0].tolist())
+        return {place: int(before[row]) for place, row in places if place is not None}
 
     def _place(self, row: int) -> tuple[str, int] | None:
         """Topic and partition of a row; None for -1."""

@@ -1,7 +1,7 @@
 """Facts about a group from which the cause of its verdict is found."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Protocol
 
@@ -72,6 +72,8 @@ class Case:
     """
     read_committed: bool = False
     """Is it configured that the group reads with `read_committed`? Kafka does not say it."""
+    went_back: Mapping[Place, int] = field(default_factory=dict)
+    """Partitions that went back in the last ten minutes: the offset to return to."""
     skew_ms: int = 0
     """lagwatch's clock less Kafka's."""
 

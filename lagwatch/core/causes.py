@@ -155,6 +155,8 @@ _COMMITS_LATE_MS: Final = 15_000
 """A last commit may be seen so long after its member left: clocks differ, and polls take time."""
 _MEMBERS_LATE_MS: Final = 30_000
 """Members are described so rarely, by default: they may be seen to come and go so late."""
+_BACK_SHARE: Final = 0.1
+"""Part of its lag by which a partition went back from which that is why it is behind."""
 _MUCH: Final = 2.0
 """Factor of the rate produced from which it counts as a hot partition or a burst."""
 _AS_FAST: Final = 0.8
@@ -253,12 +255,26 @@ def _how_many_lost(found: Evidence) -> Evidence:
 # offsets
 
 
+def _offset_before(case: Case, worst: PartitionVerdict) -> int | float | str | None:
+    """The offset from which the partition went back; None if that is not its trouble.
+
+    A slow partition is behind because it went back, if it would be much less behind otherwise.
+    """
+    if worst.rule is Rule.REWOUND:
+        return worst.evidence.get("offset_before")
+    before = case.went_back.get(case.place(worst))
+    if before is None or worst.end is None or worst.rule not in _SLOW:
+        return None
+    reads_again = before - worst.end.offset
+    return before if reads_again > _BACK_SHARE * (worst.current_lag or 0) else None
+
+
 def _reset_of(case: Case, worst: PartitionVerdict) -> Event | None:
     """The reset that set this partition back from the offset that the verdict shows."""
     event = case.last(EventName.OFFSETS_RESET, topic=worst.topic)
     if event is None:
         return None
-    before = worst.evidence.get("offset_before")
+    before = _offset_before(case, worst)
     for change in json.loads(event.detail or "[]"):
         if change["partition"] == worst.partition and change["before"] == before > change["after"]:
             return event
@@ -266,7 +282,8 @@ def _reset_of(case: Case, worst: PartitionVerdict) -> Event | None:
 
 
 def _offsets_reset(case: Case, worst: PartitionVerdict) -> Evidence | None:
-    if worst.rule is not Rule.REWOUND:
+    before = _offset_before(case, worst)
+    if before is None and worst.rule is not Rule.REWOUND:
         return None
     if _reset_of(case, worst) is not None:
         how = "it was set while the group had no members; Kafka does not say by whom"
@@ -277,10 +294,16 @@ def _offsets_reset(case: Case, worst: PartitionVerdict) -> Evidence | None:
     else:
         how = "a member committed it, or another program did"
     return {
-        "offset_before": worst.evidence.get("offset_before"),
-        "offset_after": worst.evidence.get("committed_offset", worst.evidence.get("offset_after")),
+        "offset_before": before,
+        "offset_after": _offset_after(worst),
         "how": how,
     }
+
+
+def _offset_after(worst: PartitionVerdict) -> int | float | str | None:
+    if worst.rule is Rule.REWOUND:
+        return worst.evidence.get("committed_offset", worst.evidence.get("offset_after"))
+    return None if worst.end is None else worst.end.offset
 
 
 # transactions
@@ -831,7 +854,10 @@ CAUSES: Final[Sequence[CauseRow]] = (
     ),
     CauseRow(
         cause=CauseName.OFFSETS_RESET,
-        meaning="The committed offset went back.",
+        meaning=(
+            "The committed offset went back; or a slow partition did in the last ten minutes, "
+            "by more than a tenth of its lag, and has not returned."
+        ),
         find=_offsets_reset,
         sentence=(
             "the committed offset was set back from {offset_before} to {offset_after}: {how}"

@@ -26,6 +26,7 @@ from lagwatch.core.model import (
 )
 from lagwatch.core.record import EventName
 from lagwatch.core.rules import STATUS_BY_RULE
+from lagwatch.notify.verdict import judged_slow
 from lagwatch.ports.queries import GroupEvent, Partitions
 from lagwatch.query import SnapshotQueries
 from tests.support.api_doubles import NOW_MS, entry, group_verdict, partition_verdict
@@ -325,6 +326,39 @@ NAMED: Final[dict[str, tuple[Case, CauseName, Certainty]]] = {
     "a member committed an older offset": (
         told(Part(by="a-1", rule=Rule.REWOUND, evidence=BACK)),
         CauseName.OFFSETS_RESET,
+        LIKELY,
+    ),
+    "a slow partition went back right before": (
+        told(
+            Part(by="a-1", rule=BEHIND, produced=20.0, consumed=0.0, lag=624, offset=403),
+            went_back={("orders", 0): 568},
+        ),
+        CauseName.OFFSETS_RESET,
+        LIKELY,
+    ),
+    "an empty group's slow partition was set back": (
+        told(
+            Part(rule=BEHIND, produced=20.0, consumed=10.0, lag=624, offset=403),
+            events=[LEFT, reset(568, 403)],
+            went_back={("orders", 0): 568},
+        ),
+        CauseName.OFFSETS_RESET,
+        CERTAIN,
+    ),
+    "a slow partition went back by little": (
+        told(
+            Part(by="a-1", rule=BEHIND, produced=20.0, consumed=10.0, lag=624, offset=403),
+            went_back={("orders", 0): 420},
+        ),
+        CauseName.ALL_SLOW,
+        LIKELY,
+    ),
+    "another partition than the slow one went back": (
+        told(
+            Part(by="a-1", rule=BEHIND, produced=20.0, consumed=10.0, lag=624, offset=403),
+            went_back={("orders", 1): 568},
+        ),
+        CauseName.ALL_SLOW,
         LIKELY,
     ),
     "only marks of transactions and aborted messages are left for a group that reads committed": (
@@ -1042,6 +1076,36 @@ def test_how_a_group_reads_is_known_from_the_configuration(
 
     assert cause is not None
     assert (cause.name, cause.certainty) == (CauseName.OPEN_TRANSACTION, certainty)
+
+
+@pytest.mark.parametrize(
+    ("after_s", "expected"),
+    [(20, CauseName.OFFSETS_RESET), (580, CauseName.OFFSETS_RESET), (620, CauseName.ALL_SLOW)],
+)
+def test_a_group_that_went_back_misses_a_limit_because_of_that(after_s, expected) -> None:
+    """Before the rule `rewound` holds, which waits for the offset to return, and after it."""
+    live = Live()
+    live.topics(orders=1)
+    live.describe("billing", kind="classic", members=0)
+    for offset in (100, 200, 300, 400):
+        live.produce("orders", 0, 100)
+        live.commit(("billing", "orders", 0, offset))
+        live.wait(10)
+    live.commit(("billing", "orders", 0, 150))
+    for number in range(after_s // 10):
+        live.produce("orders", 0, 10)
+        live.wait(10)
+        live.commit(("billing", "orders", 0, 151 + number))
+    live.judge()
+    queries = SnapshotQueries({"here": live.monitor}, health=lambda: ())
+
+    verdict = judged_slow(queries.verdict("here", "billing", Partitions.COMMITTED))
+    cause = queries.cause(verdict, queries.outlook("here", "billing"))
+
+    assert cause is not None
+    assert cause.name is expected, cause.text
+    if expected is CauseName.OFFSETS_RESET:
+        assert cause.evidence["offset_before"] == 400
 
 
 def test_a_member_that_has_just_come_is_not_blamed_for_the_time_before() -> None:
