@@ -14,12 +14,12 @@ from lagwatch.notify.words import (
     BULLET,
     EVENTS,
     HEALED,
-    LONGEST_LINK,
     LONGEST_NAME,
     cut,
     details,
     end_word,
     headline,
+    is_link,
     lead,
     link,
     what_to_do,
@@ -283,7 +283,7 @@ def runbook(message: Message) -> str:
     """URL of what to do, if all notices have the same one; ""."""
     found = {notice.runbook for notice in message.notices}
     url = found.pop() if len(found) == 1 and not message.closing else ""
-    return url if url.startswith(("http://", "https://")) and len(url) <= LONGEST_LINK else ""
+    return url if is_link(url) else ""
 
 
 def worst(notices: Sequence[Notice]) -> list[Notice]:

@@ -7,6 +7,7 @@ from itertools import pairwise, starmap
 from math import ceil
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from lagwatch.clock import SystemClock
 from lagwatch.config.alerts import DAYS, AlertsSettings, MuteSettings, PolicySettings
@@ -38,6 +39,7 @@ _LITERAL: Final = re.compile(r"[A-Za-z0-9_-]+")
 _WHOLE: Final = re.compile(rf"\^({_LITERAL.pattern})\$")
 """The pattern of a single name."""
 _EMPTY_CHOICE: Final = re.compile(r"^\||(?<!\\)\|$")
+_NOT_IN_A_URL: Final = re.compile(r"[\s<>\"{}|\\^`]")
 _SPACE: Final = re.compile(r"^\^?\s|(?<!\\)\s\$?$")
 _GLOB: Final = re.compile(r"(?<=[A-Za-z0-9_-])\*")
 """As shells and Kafka's ACLs write any characters."""
@@ -337,6 +339,12 @@ def _names(key: str, entry: PolicySettings | MuteSettings) -> Iterator[Fault]:
 def _runbook(key: str, policy: PolicySettings) -> Iterator[Fault]:
     """It may be a text; what looks like an address must be one that can be opened."""
     text = policy.runbook
+    if text.startswith(HTTP) and (odd := _NOT_IN_A_URL.search(text)):
+        what = "a space" if odd.group().isspace() else odd.group()
+        problem = f"has {what}, which no URL has, so it is no link"
+        remedy = f"Write {_NOT_IN_A_URL.sub(lambda each: quote(each.group()), text)}"
+        yield _fault(f"{key}.runbook", text, problem, f"{remedy} or begin it with a word.")
+        return
     if text.startswith(HTTP) or not (_SCHEME.match(text) or _HOST.fullmatch(text)):
         return
     problem, remedy = "is no http(s) URL, so it is no link", "Write https://host/path, or a text."

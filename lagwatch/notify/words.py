@@ -6,6 +6,7 @@ longer exists, GONE where it is not known which, REMOVED for a group that was re
 by request.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -33,6 +34,8 @@ _NAME_OF_SEVERAL: Final = 40
 LONGEST_LINK: Final = 2000
 """Characters of a URL. Slack takes 3,000, a card of Teams 28 KB in all, and in the URL of a group
 each letter that is not ASCII takes six or more."""
+_URL: Final = re.compile(r"https?://[^\s<>\"{}|\\^`]+")
+"""Without characters that must be encoded in a URL."""
 EVENTS: Final = {
     NoticeEvent.REMIND: "Still ",
     NoticeEvent.ESCALATE: "Now ",
@@ -252,6 +255,11 @@ def _cut_reason(reason: str, limit: int) -> str:
 def link(notice: Notice) -> str:
     """URL of the group's page; of the page where the group's name makes it too long; ""."""
     return notice.url if len(notice.url) <= LONGEST_LINK else notice.url.partition("?")[0]
+
+
+def is_link(text: str) -> bool:
+    """True of an http(s) URL that receivers can open; a text may begin like one."""
+    return len(text) <= LONGEST_LINK and bool(_URL.fullmatch(text))
 
 
 def rule(verdict: Mapping[str, Any]) -> str:

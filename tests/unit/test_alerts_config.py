@@ -605,6 +605,25 @@ class TestReview:
             ),
             (
                 (
+                    '[alerts.webhook.h]\nurl = "http://x"\n[alerts.policies.p]\n'
+                    'runbook = "https://wiki.example.com/run book?x=1&y=<2>"'
+                ),
+                (
+                    'alerts.policies.p.runbook = "https://wiki.example.com/run book?x=1&y=<2>": has a '
+                    "space, which no URL has, so it is no link. Write "
+                    "https://wiki.example.com/run%20book?x=1&y=%3C2%3E or begin it with a "
+                    "word."
+                ),
+            ),
+            (
+                (
+                    '[alerts.webhook.h]\nurl = "http://x"\n[alerts.policies.p]\n'
+                    'runbook = "https://wiki.example.com/<team>"'
+                ),
+                "has <, which no URL has",
+            ),
+            (
+                (
                     "[alerts.webhook.h]\n"
                     'url = "http://x"\n'
                     "[alerts.policies.p]\n"

@@ -21,7 +21,7 @@ from lagwatch.notify.channels.email import Email, EmailSettings
 from lagwatch.notify.channels.slack import Slack, SlackSettings
 from lagwatch.notify.channels.teams import Teams, TeamsSettings
 from lagwatch.notify.channels.webhook import Webhook, WebhookSettings
-from lagwatch.notify.message_words import Tone, body, plain_text, subject, tone
+from lagwatch.notify.message_words import Tone, body, plain_text, runbook, subject, tone
 from lagwatch.notify.notice import Json, Message, Notice
 from lagwatch.notify.render import document
 from lagwatch.notify.words import details
@@ -292,6 +292,17 @@ def test_without_a_runbook_a_notice_has_the_first_steps_for_its_cause() -> None:
     assert to_do(replace(notice, cause=stored_before)) == []
     assert to_do(replace(notice, cause=None)) == []
     assert _headings(SITUATIONS["several_without_runbook"])[0].endswith(f"What to do: {steps}")
+
+
+@pytest.mark.parametrize("of", ["https://wiki/run book", "https://wiki/<team>", "https://wiki/\n2"])
+def test_a_runbook_that_is_no_url_is_no_link(of) -> None:
+    """Receivers may refuse the whole message."""
+    notice = replace(SITUATIONS["stopped"].notices[0], runbook=of)
+    message = replace(SITUATIONS["stopped"], notices=(notice,))
+
+    assert "links" not in pagerduty.events(message)[0]
+    assert runbook(message) == ""
+    assert "What to do: https://wiki/" in "\n".join(details(notice))
 
 
 def test_a_runbook_of_several_lines_keeps_them() -> None:

@@ -31,7 +31,7 @@ from lagwatch.notify.channels.base import ChannelKind, ChannelLimits
 from lagwatch.notify.channels.http import HttpSender, as_json, json_object
 from lagwatch.notify.message_words import open_now, subject, worst
 from lagwatch.notify.notice import About, Message, Notice, StillOpen
-from lagwatch.notify.words import cut, details, headline, instant, link, named_part
+from lagwatch.notify.words import cut, details, headline, instant, is_link, link, named_part
 
 _HOST: Final = re.compile(r"events(\.[a-z]+)?\.pagerduty\.com")
 """Of the Events API, also that of the European region."""
@@ -278,7 +278,7 @@ def _trigger(message: Message, thread: str, notices: list[Notice]) -> dict[str, 
     }
     if first.url:
         event["client_url"] = link(first)
-    if first.runbook.startswith(("http://", "https://")):
+    if is_link(first.runbook):
         event["links"] = [{"href": first.runbook, "text": "Runbook"}]
     return event
 
