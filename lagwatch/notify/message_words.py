@@ -16,6 +16,7 @@ from lagwatch.notify.words import (
     HEALED,
     LONGEST_NAME,
     cut,
+    cut_name,
     details,
     end_word,
     headline,
@@ -51,7 +52,7 @@ def subject(message: Message) -> str:
     clusters = list(dict.fromkeys(each.cluster for each in message.notices if each.cluster))
     where = ""
     if clusters:
-        name = cut(clusters[0], LONGEST_NAME)
+        name = cut_name(clusters[0], LONGEST_NAME)
         where = f" on {name if len(clusters) == 1 else counted(len(clusters), 'cluster')}"
     begin = f"{word}: {count}{where}: "
     leads = _leads(message, LONGEST_SUBJECT - len(begin), of_several=len(ends) > 1)
@@ -156,7 +157,9 @@ def open_now(message: Message) -> list[str]:
             words = {"ERROR": found.errors, "WARNING": found.warnings}
             parts = [f"{number:,} in {word}" for word, number in words.items() if number]
             groups = counted(count, "consumer group")
-            lines.append(f"Open on {cut(cluster, LONGEST_NAME)} now: {groups}, {', '.join(parts)}")
+            lines.append(
+                f"Open on {cut_name(cluster, LONGEST_NAME)} now: {groups}, {', '.join(parts)}"
+            )
     return lines[:_MOST_LEADS]
 
 

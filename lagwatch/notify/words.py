@@ -83,7 +83,7 @@ def headline(notice: Notice, *, with_cluster: bool = True) -> str:
         return f"Incident ended: {named_part(notice, with_cluster=with_cluster)}, {_NOT_READABLE}"
     if notice.about is not About.GROUP:
         return _own_headline(notice)
-    group = cut(printable(notice.group), LONGEST_NAME)
+    group = cut_name(printable(notice.group), LONGEST_NAME)
     name = f"{group} on {notice.cluster}" if with_cluster else group
     if notice.closing:
         return f"{end_word(notice)}: {name}, {_ending(notice)}"
@@ -100,11 +100,11 @@ def lead(notice: Notice, *, with_cluster: bool, word: bool) -> str:
         return f"{named_part(notice, with_cluster=with_cluster)}: {_NOT_READABLE}"
     if notice.about is not About.GROUP:
         return _own_words(
-            replace(notice, cluster=cut(notice.cluster, _NAME_OF_SEVERAL)), _NAME_OF_SEVERAL
+            replace(notice, cluster=cut_name(notice.cluster, _NAME_OF_SEVERAL)), _NAME_OF_SEVERAL
         )
-    name = cut(printable(notice.group), _NAME_OF_SEVERAL)
+    name = cut_name(printable(notice.group), _NAME_OF_SEVERAL)
     if with_cluster:
-        name = f"{name} on {cut(notice.cluster, _NAME_OF_SEVERAL)}"
+        name = f"{name} on {cut_name(notice.cluster, _NAME_OF_SEVERAL)}"
     if notice.closing:
         ended = f"{end_word(notice)}, " if word else ""
         return f"{name}: {ended}{_ending(notice)}"
@@ -113,12 +113,12 @@ def lead(notice: Notice, *, with_cluster: bool, word: bool) -> str:
 
 def named_part(part: Notice | StillOpen, *, with_cluster: bool, most: int = LONGEST_NAME) -> str:
     """`billing on prod`, `cluster prod`, `alert channel chat`, `history`; names are cut."""
-    name = cut(printable(part.group), most)
+    name = cut_name(printable(part.group), most)
     match part.about:
         case About.GROUP:
-            return f"{name} on {cut(part.cluster, most)}" if with_cluster else name
+            return f"{name} on {cut_name(part.cluster, most)}" if with_cluster else name
         case About.CLUSTER:
-            return f"cluster {cut(part.cluster, most)}"
+            return f"cluster {cut_name(part.cluster, most)}"
         case About.CHANNEL:
             return f"alert channel {name}"
         case About.HISTORY:
@@ -238,6 +238,14 @@ def _how_it_ended(notice: Notice) -> Iterator[str]:
 def cut(text: str, limit: int) -> str:
     """At most so many characters; `…` says that some are missing."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def cut_name(name: str, limit: int) -> str:
+    """At most so many characters: both ends, because names of one team often differ in one."""
+    if len(name) <= limit:
+        return name
+    end = (limit - 1) // 2
+    return f"{name[: limit - 1 - end]}…{name[len(name) - end :]}"
 
 
 def _cut_reason(reason: str, limit: int) -> str:
@@ -660,7 +668,7 @@ def _topics(topics: Sequence[str]) -> str:
 
 def _named(topics: Sequence[str]) -> str:
     """`topic orders`, `3 topics (orders, …)`."""
-    first = cut(printable(topics[0]), LONGEST_NAME)
+    first = cut_name(printable(topics[0]), LONGEST_NAME)
     return f"topic {first}" if len(topics) == 1 else f"{len(topics):,} topics ({first}, …)"
 
 

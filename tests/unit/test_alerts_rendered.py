@@ -24,7 +24,7 @@ from lagwatch.notify.channels.webhook import Webhook, WebhookSettings
 from lagwatch.notify.message_words import Tone, body, plain_text, runbook, subject, tone
 from lagwatch.notify.notice import Json, Message, Notice
 from lagwatch.notify.render import document
-from lagwatch.notify.words import details
+from lagwatch.notify.words import details, headline, lead
 from tests.support.alert_situations import AT_MS, situations
 
 _FOLDER = Path(__file__).parents[1] / "data" / "alerts_rendered"
@@ -292,6 +292,23 @@ def test_without_a_runbook_a_notice_has_the_first_steps_for_its_cause() -> None:
     assert to_do(replace(notice, cause=stored_before)) == []
     assert to_do(replace(notice, cause=None)) == []
     assert _headings(SITUATIONS["several_without_runbook"])[0].endswith(f"What to do: {steps}")
+
+
+def test_long_names_that_differ_in_their_ends_are_told_apart() -> None:
+    """In the headline, in the subject of several, and in what PagerDuty shows of a page."""
+    notice = SITUATIONS["stopped"].notices[0]
+    names = [f"{'Ж' * 300}-{number}" for number in range(3)]
+    notices = tuple(replace(notice, key=name, incident=name, group=name) for name in names)
+    message = replace(SITUATIONS["stopped"], notices=notices)
+    (event,) = pagerduty.events(message)
+
+    shown = body(message, 100_000)
+    for number in range(3):
+        assert f"ЖЖ-{number}" in headline(notices[number])
+        assert f"ЖЖ-{number}" in lead(notices[number], with_cluster=True, word=False)
+        assert f"ЖЖ-{number}" in shown
+        assert f"ЖЖ-{number}" in "\n".join(event["payload"]["custom_details"]["groups"])
+    assert max(map(len, (headline(each) for each in notices))) < 300
 
 
 @pytest.mark.parametrize("of", ["https://wiki/run book", "https://wiki/<team>", "https://wiki/\n2"])

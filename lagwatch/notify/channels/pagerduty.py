@@ -31,7 +31,16 @@ from lagwatch.notify.channels.base import ChannelKind, ChannelLimits
 from lagwatch.notify.channels.http import HttpSender, as_json, json_object
 from lagwatch.notify.message_words import open_now, subject, worst
 from lagwatch.notify.notice import About, Message, Notice, StillOpen
-from lagwatch.notify.words import cut, details, headline, instant, is_link, link, named_part
+from lagwatch.notify.words import (
+    cut,
+    cut_name,
+    details,
+    headline,
+    instant,
+    is_link,
+    link,
+    named_part,
+)
 
 _HOST: Final = re.compile(r"events(\.[a-z]+)?\.pagerduty\.com")
 """Of the Events API, also that of the European region."""
@@ -212,7 +221,9 @@ def _what_is_left(message: Message, thread: str, left: Sequence[StillOpen]) -> d
             "source": cut(first.cluster, _LONGEST_NAME) or "lagwatch",
             "severity": _SEVERITIES[worst_of],
             "timestamp": _timestamp(message.at_ms),
-            "component": cut(printable(first.group), _LONGEST_NAME) if len(left) == 1 else count,
+            "component": cut_name(printable(first.group), _LONGEST_NAME)
+            if len(left) == 1
+            else count,
             "class": "still open",
             "custom_details": {
                 **_left_details(left),
@@ -263,7 +274,7 @@ def _trigger(message: Message, thread: str, notices: list[Notice]) -> dict[str, 
             "source": cut(first.cluster, _LONGEST_NAME) or "lagwatch",
             "severity": _SEVERITIES["error" if worse else "warning"],
             "timestamp": _timestamp(first.opened_ms),
-            "component": cut(printable(first.group), _LONGEST_NAME)
+            "component": cut_name(printable(first.group), _LONGEST_NAME)
             if len(notices) == 1
             else f"{len(notices)} groups",
             "class": str(first.verdict.get("rule") or first.about.value),
