@@ -11,8 +11,8 @@ import pytest
 from lagwatch.clock import SystemClock
 from lagwatch.core.incident import NoticeEvent
 from lagwatch.errors import NotifyError, Refusal
-from lagwatch.notify.channels.pagerduty import PagerDuty, PagerDutySettings
-from lagwatch.notify.notice import Message
+from lagwatch.notify.channels.pagerduty import PagerDuty, PagerDutySettings, events
+from lagwatch.notify.notice import About, Message, StillOpen
 from lagwatch.notify.sample import sample_messages
 from tests.support.receiver import Receiver, Reply, receiving
 
@@ -56,8 +56,8 @@ async def refused(pager: PagerDuty, message: Message) -> NotifyError:
 
 def accepted(receiver: Receiver) -> Counter[str]:
     """How often each page was resolved or triggered."""
-    events = [request.json for request in receiver.taken]
-    return Counter(f"{event['event_action']} {event['dedup_key']}" for event in events)
+    taken = [request.json for request in receiver.taken]
+    return Counter(f"{event['event_action']} {event['dedup_key']}" for event in taken)
 
 
 def once(*pages: int, action: str = "resolve") -> Counter[str]:
@@ -148,3 +148,47 @@ def test_what_was_delivered_is_sent_again_on_request() -> None:
         asyncio.run(deliver())
 
     assert accepted(receiver) == once(1) + once(1)
+
+
+def test_the_parts_of_a_message_resolve_their_page_once() -> None:
+    """It was split while PagerDuty refused it; a page that is triggered again is resolved again."""
+    ends = about(*[1] * 8)
+    parts = [
+        replace(ends, notices=(replace(notice, key=f"{number}.close.pager"),))
+        for number, notice in enumerate(ends.notices)
+    ]
+
+    async def deliver() -> None:
+        async with channel(receiver) as pager:
+            await refused(pager, ends)
+            receiver.replies = [SUCCESS] * 20
+            for part in parts:
+                await pager.send(part)
+            assert accepted(receiver) == once(1)
+            await pager.send(about(1, event=NoticeEvent.REMIND))
+            await pager.send(parts[5])
+
+    with receiving(Reply(status=500)) as receiver:
+        asyncio.run(deliver())
+
+    assert accepted(receiver) == once(1) + once(1) + once(1, action="trigger")
+
+
+def test_an_update_reads_as_severe_as_its_page() -> None:
+    message = about(1, event=NoticeEvent.DE_ESCALATE)
+    notices = (replace(message.notices[0], severity="warning"),)
+    first = StillOpen(about=About.GROUP, incident="ib", cluster="prod", group="b", severity="error")
+    left = (
+        replace(first, incident="ia", group="a", severity="warning"),
+        first,
+        replace(first, incident="ic", group="c"),
+    )
+    update = replace(message, notices=notices, still_open={"page-1": left})
+
+    (event,) = events(update)
+
+    shown = event["payload"]
+    assert shown["severity"] == "critical"
+    assert shown["summary"].startswith("Still ERROR on this page: b on prod, c on prod; Now only W")
+    assert shown["summary"].endswith("; still open on this page: a on prod")
+    assert len(shown["custom_details"]["still_open"]) == 3

@@ -609,7 +609,8 @@ class TestReview:
                     'runbook = "https://wiki.example.com/run book?x=1&y=<2>"'
                 ),
                 (
-                    'alerts.policies.p.runbook = "https://wiki.example.com/run book?x=1&y=<2>": has a '
+                    'alerts.policies.p.runbook = "https://wiki.example.com/run book?x=1&y=<2>": '
+                    "has a "
                     "space, which no URL has, so it is no link. Write "
                     "https://wiki.example.com/run%20book?x=1&y=%3C2%3E or begin it with a "
                     "word."

@@ -13,7 +13,7 @@ Source: PagerDuty, "Send an event" (Events API v2).
 import asyncio
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -57,6 +57,8 @@ _AT_ONCE: Final = 4
 """Events of a message that are sent at the same time: PagerDuty may take long for each."""
 _OF_THE_EVENT: Final = (Refusal.CONTENT, Refusal.TOO_LARGE)
 """Refusals that say nothing about the other events of a message."""
+_RESOLVE: Final = "resolve"
+_MOST_RESOLVED: Final = 20_000
 _SEVERITIES: Final = {"warning": "warning", "error": "critical"}
 
 
@@ -83,6 +85,8 @@ class PagerDuty:
         self._url = settings.url.get_secret_value()
         self._http = HttpSender(name, settings)
         self._accepted = Accepted()
+        self._resolved: dict[str, set[str]] = {}
+        """Pages that were resolved and not triggered again, oldest first: notices that said so."""
 
     async def send(self, message: Message) -> str:
         """One event per thread; an event that PagerDuty had before changes nothing there."""
@@ -102,6 +106,10 @@ class PagerDuty:
         for event in events(message):
             request = event["dedup_key"], event["event_action"]
             keys = threads[event["dedup_key"]]
+            by = self._resolved.get(event["dedup_key"])
+            if event["event_action"] == _RESOLVE and by and by.isdisjoint(keys):
+                by.update(keys)  # another part of the same message has resolved it
+                continue
             if not all(self._accepted.has(key, request) for key in keys):
                 yield event, request, keys
 
@@ -114,6 +122,7 @@ class PagerDuty:
         received, refused = "", None
         while waiting:
             event, request, keys = waiting.popleft()
+            self._resolved.pop(event["dedup_key"], None)
             try:
                 received = await self._post(event)
             except NotifyError as error:
@@ -123,9 +132,16 @@ class PagerDuty:
                 refused = error
             else:
                 self._accepted.add(keys, request)
+                self._note_resolved(event, keys)
         if refused is not None:
             raise refused
         return received
+
+    def _note_resolved(self, event: dict[str, Any], keys: Iterable[str]) -> None:
+        if event["event_action"] == _RESOLVE:
+            self._resolved[event["dedup_key"]] = set(keys)
+        while len(self._resolved) > _MOST_RESOLVED:
+            del self._resolved[next(iter(self._resolved))]
 
     async def _post(self, event: dict[str, Any]) -> str:
         body = as_json({"routing_key": self._key, **event})
@@ -197,7 +213,7 @@ def _ended(message: Message, triggered: set[str]) -> Iterator[dict[str, Any]]:
             continue
         left = message.still_open.get(thread, ())
         if still_open == 0:
-            yield {"dedup_key": _dedup_key(thread), "event_action": "resolve"}
+            yield {"dedup_key": _dedup_key(thread), "event_action": _RESOLVE}
         elif left and thread in heard:  # of a page that PagerDuty does not know it would make one
             yield _what_is_left(message, thread, left)
 
@@ -262,9 +278,14 @@ def _trigger(message: Message, thread: str, notices: list[Notice]) -> dict[str, 
     summary = cut(subject(replace(message, notices=tuple(notices))), _LONGEST_SUBJECT)
     about = {notice.incident for notice in notices}
     left = [each for each in message.still_open.get(thread, ()) if each.incident not in about]
-    if left:  # the newest event of a page is to name all that is in trouble
-        summary += f"; still open on this page: {_names(left)}"
-    worse = message.severity == "error" or any(each.severity == "error" for each in left)
+    errors = [each for each in left if each.severity == "error"]
+    worse = message.severity == "error" or bool(errors)
+    others = left
+    if errors and message.severity != "error":  # so that it reads as severe as the page is
+        summary = f"Still ERROR on this page: {_names(errors)}; {summary}"
+        others = [each for each in left if each not in errors]
+    if others:  # the newest event of a page is to name all that is in trouble
+        summary += f"; still open on this page: {_names(others)}"
     event: dict[str, Any] = {
         "dedup_key": _dedup_key(thread),
         "event_action": "trigger",
