@@ -16,7 +16,7 @@ from lagwatch.core.forecast import GroupOutlook
 from lagwatch.core.incident import NoticeEvent, Reason
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.snapshot import ClusterSnapshot
-from lagwatch.core.trouble import kind_words
+from lagwatch.core.trouble import RANK, kind_words
 from lagwatch.errors import NotFoundError
 from lagwatch.notify.notice import Json, Notice, level
 from lagwatch.notify.store import Change, Listener
@@ -184,6 +184,7 @@ class RoundChanges:
                 found["lost_before"] = decided.before.incident.lost
         if decided.missed:
             found["objective"] = decided.missed
+        found |= _eased(decided)
         if decided.decision.event is NoticeEvent.CLOSE:
             found |= self._without_offsets(decided)
             found |= _lost_in_all(decided)
@@ -304,6 +305,19 @@ class RoundChanges:
                     known_ms=each.offsets_retention_ms, refused=each.offsets_retention_refused
                 )
         return Retention()
+
+
+def _eased(decided: Decided) -> Json:
+    """What made an ERROR of an incident that has become milder, until that has lasted."""
+    incident, state = decided.after.incident, decided.after
+    if incident is None or incident.severity is not GroupStatus.ERR:
+        return {}
+    milder = state.other is not None and state.other < GroupStatus.ERR
+    until_ms = state.other_since_ms if milder else state.good_since_ms
+    kinds = [rule for rule in incident.named or () if rule in RANK and rule not in decided.kinds]
+    if until_ms is None or not kinds:
+        return {}
+    return {"eased": kind_words(kinds), "eased_ms": until_ms}
 
 
 def _lost_in_all(decided: Decided) -> Json:

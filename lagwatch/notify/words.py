@@ -157,9 +157,21 @@ def _troubled(notice: Notice, *, brief: bool = False) -> str:
         # said first, instead of the rule: not again by the limit, nor beside the lag
         limit = "" if objective.endswith(DELETED) else limit
     figures = (limit,) if objective else _behind(verdict)
-    parts = [_rules(notice), *figures, affected, _loss_noticed(notice)]
+    parts = [_eased(notice), _rules(notice), *figures, affected, _loss_noticed(notice)]
     shown = ", ".join(part for part in parts if part) + _as_of(notice)
     return f"{shown}, {_since(notice)}"
+
+
+def _eased(notice: Notice) -> str:
+    """`rewound until 22:04:30 UTC`: what the severity is of, where it has ended just now; ""."""
+    kinds = notice.verdict.get("eased", ())
+    if notice.closing or not kinds:
+        return ""
+    return f"{_and(kinds)} until {clock_time(notice, notice.verdict['eased_ms'])}"
+
+
+def _and(kinds: Sequence[str]) -> str:
+    return " and ".join(map(spoken, kinds))
 
 
 def _since(notice: Notice) -> str:
@@ -454,6 +466,8 @@ def _trouble(notice: Notice) -> Iterator[str]:
         at_least = "At least since" if notice.since_at_least else "Since"
         milder = f" In trouble since {instant(notice.trouble_ms, notice.zone)}."
         yield f"{at_least} {began}, for {lasted(notice)}.{milder if notice.was_milder else ''}"
+    if eased := _eased(notice):
+        yield f"It was {eased}; it stays {notice.severity.upper()} until better has lasted."
     change = _change(notice)
     total = ", ".join(behind(verdict))
     count = len(partitions) + (verdict.get("partitions_left_out") or 0)

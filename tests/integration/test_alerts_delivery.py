@@ -732,6 +732,33 @@ def test_a_group_that_misses_its_objective_says_which(tmp_path, clock, receiver)
     assert "more than 100 allowed" in receiver.notices[0]["verdict"]["objective"]
 
 
+def test_an_error_that_is_only_a_missed_limit_by_now_says_what_it_was(
+    tmp_path, clock, receiver
+) -> None:
+    """The incident stays an ERROR until the milder verdict has lasted."""
+    limits = (
+        'max_lag = 100\nobjective_severity = "warning"\nthreshold = "warning"\nremind_s = 5\n'
+        "reopen_s"
+    )
+    policy = POLICY.replace("reopen_s", limits).replace("close_for_s = 0", "close_for_s = 60")
+    fleet = Fleet(["billing"], clock)
+    with running(alert_settings(tmp_path, policy + hook(receiver)), clock) as alerts:
+        fleet.fail("billing")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 1, "the error")
+        fleet.catching_up.add("billing")
+        fleet.heal("billing")
+        alerts.sees(fleet)
+        fleet.pass_time(6)
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 2, "the reminder")
+
+    still = receiver.notices[1]
+    assert (still["severity"], still["kinds"]) == ("error", [])
+    assert still["verdict"]["eased"] == ["stopped"]
+    assert ": stopped until " in receiver.requests[-1].json["subject"]
+
+
 def test_a_group_that_misses_a_limit_has_a_cause_and_a_forecast(tmp_path, clock, receiver) -> None:
     """Although its verdict is OK: it falls behind, and Kafka deletes what it has not read."""
     limits = POLICY.replace("reopen_s", "max_lag = 300\nreopen_s")

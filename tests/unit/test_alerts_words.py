@@ -27,7 +27,7 @@ from lagwatch.notify.own import Condition, OwnIncidents, SteadyClock, unseen
 from lagwatch.notify.sample import sample_messages
 from lagwatch.notify.verdict import behind_json, figures_json
 from lagwatch.notify.window_curve import window_curve
-from lagwatch.notify.words import details, growth, headline
+from lagwatch.notify.words import clock_time, details, growth, headline, lead
 from lagwatch.ports.queries import ClusterHealth, GroupDetail, PartitionDetail, Partitions
 from lagwatch.query import SnapshotQueries
 from tests.support.alert_situations import AT_MS, situations
@@ -404,6 +404,25 @@ def test_an_escalation_says_that_somebody_has_acknowledged_the_incident() -> Non
 
     assert "Escalated: the incident is still open; other channels" in text(handed_on)
     assert "still open; somebody has acknowledged it; other channels" in text(taken)
+
+
+def test_an_error_that_has_just_become_milder_says_what_it_was() -> None:
+    """Its severity stays until the better verdict has lasted: the limit alone did not make it."""
+    limit = "1 min 4 s behind in time, more than the 1 min allowed"
+    verdict = {
+        **STOPPED.verdict,
+        "status": "OK",
+        "rule": "progressing",
+        "objective": limit,
+        "eased": ("rewound",),
+        "eased_ms": STOPPED.since_ms + 60_000,
+    }
+    notice = replace(STOPPED, verdict=verdict, kinds=(), reason=Reason.HANDED_ON.value)
+    until = clock_time(notice, STOPPED.since_ms + 60_000)
+
+    assert f": rewound until {until}, {limit}, " in headline(notice)
+    assert f"rewound until {until}" in lead(notice, with_cluster=True, word=False)
+    assert f"It was rewound until {until}; it stays ERROR until better has lasted." in text(notice)
 
 
 class TestGrowth:
