@@ -16,8 +16,8 @@ class Story:
     """The newest events of a cluster's groups; used from one thread.
 
     The last event of each kind stays, however many of others follow: who left last is known as long
-    as the group is. About 500 bytes per event. When there are too many, those go first whose group has had no event
-    for longest.
+    as the group is. About 500 bytes per event. When there are too many, those go first whose group
+    has had no event for longest.
     """
 
     def __init__(self, *, of_group: int = _OF_GROUP, of_cluster: int = _OF_CLUSTER) -> None:

@@ -68,7 +68,7 @@ def _an_hour_without_receiver() -> Iterator[Figure]:
             after = _size(Path(folder))
     last = {notice["group"]: notice["event"] for notice in receiver.notices}
     wrong = _GROUPS - sum(event != "close" for event in last.values())
-    yield Figure(name="alerts_storms_hour_on_disk", value=max(size, after), unit="MB", target=75)
+    yield Figure(name="alerts_storms_hour_on_disk", value=max(size, after), unit="MB", target=80)
     yield Figure(name="alerts_storms_last_words_wrong", value=wrong, unit="groups", target=0)
 
 

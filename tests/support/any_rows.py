@@ -13,6 +13,7 @@ from lagwatch.core.rows import (
     PartitionColumns,
     RowFacts,
     Rows,
+    Turns,
     WindowColumns,
 )
 from lagwatch.core.watching import Unwatched
@@ -153,7 +154,12 @@ class _Drawn:
             lost_ms=self._instant(UNKNOWN, UNKNOWN, 60, 5000),
             lost_since_ms=self._instant(UNKNOWN, 70, 6000),
             commits=self._commits(),
+            turns=self._turns(),
         )
+
+    def _turns(self) -> Turns:
+        row = np.flatnonzero(self._yes(0.3))
+        return Turns(row.astype(np.int32), self._instant(10, 100, 500)[row])
 
     def _commits(self) -> CommitFacts:
         """The offsets topic has four partitions."""
