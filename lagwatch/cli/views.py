@@ -163,7 +163,7 @@ class StatusSource(Protocol):
         ...
 
 
-_BADNESS: Final = ("OK", "UNKNOWN", "WARN", "STOP", "STALL", "REWIND")
+_BADNESS: Final = ("OK", "UNKNOWN", "WARN", "ERR", "STOP", "STALL", "REWIND")
 
 
 def worst_of(status: str, partitions: Iterable[PartitionView]) -> str:

@@ -393,6 +393,24 @@ class TestOutput:
         assert "unknown" in cells[2]
         assert "1,234,567" in cells[3]
 
+    def test_a_partition_that_lost_messages_decides_before_an_unknown_one(self) -> None:
+        lost = partition_verdict(status=PartitionStatus.ERR, rule=Rule.RECORDS_LOST)
+        losing = group_verdict(
+            unknown_partition(), lost, group="losing", status=GroupStatus.ERR,
+            rule=Rule.RECORDS_LOST,
+        )  # fmt: skip
+        with lagwatch_at(WARN, losing) as url:
+            shown = {
+                "here": table_of(LocalSource(queries(WARN, losing)), ("c1",)),
+                "there": status("--url", url).stdout,
+            }
+            groups = json.loads(status("--url", url, "--json").stdout)["groups"]
+
+        for where, text in shown.items():
+            first = re.split(r" {2,}", text.splitlines()[1].strip())
+            assert first[:2] == ["ERR", "losing"], where
+        assert {each["group"]: each["worst"] for each in groups}["losing"] == "ERR"
+
     @pytest.mark.parametrize("rules", list(RuleSet))
     def test_it_shows_every_column_that_top_shows(self, rules: RuleSet) -> None:
         fleet = Fleet(["good", "broken", "slow"], ShiftedClock(), rules=rules)
