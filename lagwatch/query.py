@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from lagwatch.core.case import Case
 from lagwatch.core.causes import Cause, cause_of
 from lagwatch.core.evaluate import window_columns
-from lagwatch.core.forecast import GroupOutlook, of_group, outlooks
-from lagwatch.core.lags import Lags
+from lagwatch.core.forecast import GroupOutlook, Taking, of_group, outlooks
+from lagwatch.core.lags import Lags, no_lags
 from lagwatch.core.log_end import LogEndHistory
 from lagwatch.core.model import (
     UNKNOWN,
@@ -32,7 +32,16 @@ from lagwatch.core.model import (
     UnknownReason,
     WindowEntry,
 )
-from lagwatch.core.rates import FEWEST, LONG_MS, produced_around, rates, with_outage
+from lagwatch.core.rates import (
+    FEWEST,
+    LONG_MS,
+    Rates,
+    produced_around,
+    rates,
+    reading,
+    together,
+    with_outage,
+)
 from lagwatch.core.rows import ABSENCE, Absence, Around, WindowColumns
 from lagwatch.core.rules import first_rewind, membership_word, row_of
 from lagwatch.core.snapshot import ClusterSnapshot
@@ -477,16 +486,70 @@ def _outlooks(
     names = [snapshot.topic_names[topic] for topic in columns.topic[rows].tolist()]
     places = list(zip(names, columns.partition[rows].tolist(), strict=True))
     lags = [_known(each) for each in lag.tolist()]
-    reads = (~NOT_READ[columns.rule[rows]]).tolist()
+    reads = ~NOT_READ[columns.rule[rows]]
+    own_rows = np.flatnonzero(reads)
+    taking = _taking(
+        windows.take(own_rows),
+        group[own_rows],
+        measured.take(own_rows),
+        lag=lag[own_rows],
+        fine=columns.status[rows[own_rows]] == PartitionStatus.OK,
+        places=[places[row] for row in own_rows.tolist()],
+        now_ms=around.asked_ms,
+    )
     bounds = np.searchsorted(group, np.arange(groups.size + 1)).tolist()
-    for start, stop in pairwise(bounds):
-        own = [row for row in range(start, stop) if reads[row]]
+    is_read = reads.tolist()
+    for number, (start, stop) in enumerate(pairwise(bounds)):
+        own = [row for row in range(start, stop) if is_read[row]]
         whole = of_group(
-            {places[row]: every[row] for row in own}, {places[row]: lags[row] for row in own}
+            {places[row]: every[row] for row in own},
+            {places[row]: lags[row] for row in own},
+            taking.get(number),
         )
         yield replace(
             whole, partitions=dict(zip(places[start:stop], every[start:stop], strict=True))
         )
+
+
+def _taking(
+    windows: WindowColumns,
+    group: NDArray[np.integer],
+    measured: Rates,
+    *,
+    lag: NDArray[np.int64],
+    fine: NDArray[np.bool_],
+    places: Sequence[tuple[str, int]],
+    now_ms: int,
+) -> Mapping[int, Taking]:
+    """By group; only those with partitions that rest while others are read. Groups rise."""
+    found = reading(windows, now_ms)
+    turns = found.rests & fine & (lag > 0)
+    # what rests and has been read counts in the sum of rates
+    chosen, size = np.unique(group, return_counts=True)
+    some = np.isin(chosen, group[turns | (found.rests & (measured.consumed_per_s > 0))])
+    chosen = chosen[some & (size > 1)]
+    rows = np.flatnonzero(np.isin(group, chosen))
+    if not rows.size:
+        return {}
+    of_chosen = np.searchsorted(chosen, group[rows])
+    common = together(measured.take(rows), found.take(rows), of_chosen, chosen.size)
+    unknown = np.full(chosen.size, UNKNOWN, np.int64)
+    wholes = outlooks(
+        common,
+        lag=np.bincount(of_chosen, np.maximum(lag[rows], 0), chosen.size).astype(np.int64),
+        waits=np.zeros(chosen.size, np.bool_),
+        committed=unknown,
+        log_start=unknown,
+        log_end=unknown,
+        past=no_lags(chosen.size),
+    ).every()
+    names: dict[int, set[tuple[str, int]]] = {number: set() for number in chosen.tolist()}
+    for row in rows[turns[rows]].tolist():
+        names[int(group[row])].add(places[row])
+    return {
+        number: Taking(whole, frozenset(names[number]))
+        for number, whole in zip(chosen.tolist(), wholes, strict=True)
+    }
 
 
 def _have_left(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf, isnan
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,7 +142,8 @@ class GroupOutlook:
     """Of a group as a whole, and of its partitions by (topic, partition)."""
 
     whole: Outlook
-    """Rates are sums, unknown when one is; the others are those of its worst partition."""
+    """Rates are sums, or `Taking.whole`'s; unknown when one is. The others are those of its worst
+    partition, or of all that take turns together."""
     slowest: tuple[str, int] | None
     """The partition that catches up last, or never; None when none is behind."""
     lag_skew: float | None
@@ -376,32 +377,55 @@ _RANK: Final = {
 }
 
 
+class Taking(NamedTuple):
+    """Of a group whose consumers read some of its partitions after others."""
+
+    whole: Outlook
+    """That of the group's whole lag, with rates of all partitions over the same time."""
+    turns: frozenset[tuple[str, int]]
+    """Partitions that rest while others are read, and are fine by their verdicts: what they do
+    says nothing of the group."""
+
+
 def of_group(
-    partitions: dict[tuple[str, int], Outlook], lags: dict[tuple[str, int], int | None]
+    partitions: dict[tuple[str, int], Outlook],
+    lags: dict[tuple[str, int], int | None],
+    taking: Taking | None = None,
 ) -> GroupOutlook:
-    """Outlook of the group: that of its slowest partition, and of the one nearest to a loss."""
+    """Outlook of the group: that of its slowest partition, and of the one nearest to a loss.
+
+    Partitions that take turns count as one, with the lag of the whole group.
+    """
     each = list(partitions.values())
+    turns = frozenset[tuple[str, int]]() if taking is None else taking.turns
     behind = {
         place: outlook
         for place, outlook in partitions.items()
         if (lags[place] or 0) > 0 or outlook.catch_up_reason is CatchUpReason.WAITS_FOR_TRANSACTION
     }
+    alone = {place: each for place, each in behind.items() if place not in turns}
     slowest = max(
-        behind or partitions,
-        key=lambda place: (
-            _RANK[partitions[place].catch_up_reason],
-            partitions[place].catch_up_s or 0.0,
-            lags[place] or 0,
-        ),
+        alone or behind or partitions,
+        key=lambda place: (*_lateness(partitions[place]), lags[place] or 0),
         default=None,
     )
     late = None if slowest is None else partitions[slowest]
+    resting = turns & behind.keys()
+    if (
+        taking is not None
+        and resting
+        and (not alone or late is None or _lateness(taking.whole) > _lateness(late))
+    ):
+        late = taking.whole
+        slowest = max(resting, key=lambda place: (lags[place] or 0, place))
     known = [lag for lag in lags.values() if lag is not None]
     total = sum(known)
     produced, consumed = (
         _sum([getattr(outlook, name) for outlook in each])
         for name in ("produced_per_s", "consumed_per_s")
     )
+    if taking is not None:
+        consumed = taking.whole.consumed_per_s
     return GroupOutlook(
         whole=Outlook(
             produced_per_s=produced,
@@ -425,6 +449,10 @@ def of_group(
         lag_skew=max(known) * len(known) / total if total else None,
         partitions=partitions,
     )
+
+
+def _lateness(outlook: Outlook) -> tuple[int, float]:
+    return _RANK[outlook.catch_up_reason], outlook.catch_up_s or 0.0
 
 
 def _sum(values: list[float | None]) -> float | None:

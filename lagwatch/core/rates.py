@@ -34,6 +34,14 @@ _COMPARED_MS: Final = 10_000
 """Time before and after an instant from which speeds are compared."""
 _BEFORE_MS: Final = 3_600_000
 """How far back before the instant: the night says nothing about the morning."""
+_RESTS: Final = 2.5
+"""A row that is silent for so many of its usual intervals between commits, or was, rests."""
+_REST_MS: Final = 5_000
+"""It does so for this long at least."""
+_WINDOW: Final = 9
+"""Intervals between the commits of a full window."""
+_PARTS: Final = 6
+"""Parts of a common stretch of time whose speeds are compared."""
 _THINNED: Final = 8
 """Samples are no further apart than an eighth of their age, and a few usual distances."""
 _USUAL: Final = 4
@@ -86,6 +94,19 @@ class Rates:
     def trend_per_s(self) -> Float64:
         """By how much the lag grows; negative while it shrinks."""
         return self.produced_per_s - self.consumed_per_s
+
+    def take(self, index: NDArray[np.integer]) -> "Rates":
+        """Some of the rows."""
+        return Rates(
+            produced_per_s=self.produced_per_s[index],
+            consumed_per_s=self.consumed_per_s[index],
+            spread_per_s=self.spread_per_s[index],
+            steps=self.steps[index],
+            turn=Turn(*(column[index] for column in self.turn)),
+            span_s=self.span_s[index],
+            gap_s=self.gap_s[index],
+            since_s=self.since_s[index],
+        )
 
 
 def rates(
@@ -153,6 +174,118 @@ def rates(
         span_s=elapsed_s,
         gap_s=np.where(enough, usual_ms / 1000, np.nan),
         since_s=np.where(enough, np.clip(now_ms - last_ms, 0, usual_ms) / 1000, np.nan),
+    )
+
+
+class Reading(NamedTuple):
+    """How rows were read, by the commits in their windows."""
+
+    rests: NDArray[np.bool_]
+    """Silent for longer than usual, or was within the window, or not read in it at all."""
+    read: Int64
+    """Messages read forward up to each commit since the one before; [commits, rows]."""
+    begin_ms: Int64
+    """When reading them began."""
+    commit_ms: Int64
+    end_ms: Int64
+    """Up to when it is known what was read: now, less the usual time to the next commit."""
+    usual_ms: Int64
+    """Median time between two commits."""
+
+    def take(self, index: NDArray[np.integer]) -> "Reading":
+        """Some of the rows."""
+        return Reading(
+            rests=self.rests[index],
+            read=self.read[:, index],
+            begin_ms=self.begin_ms[:, index],
+            commit_ms=self.commit_ms[:, index],
+            end_ms=self.end_ms[index],
+            usual_ms=self.usual_ms[index],
+        )
+
+    def until(self, at_ms: Float64) -> Float64:
+        """Messages read from the first commit of the window to these instants."""
+        over_ms = np.maximum(self.commit_ms - self.begin_ms, 1)
+        share = np.clip((at_ms - self.begin_ms) / over_ms, 0.0, 1.0)
+        read: Float64 = (self.read * share).sum(axis=0)
+        return read
+
+
+def reading(windows: WindowColumns, now_ms: int) -> Reading:
+    """How rows were read; `now_ms` as for `rates`.
+
+    What is committed after a long silence was read at its end.
+    """
+    offset, commit_ms = (
+        windows.in_time(column).astype(np.int64) for column in (windows.offset, windows.commit_ms)
+    )
+    count = windows.count.astype(np.int64)
+    slot = np.arange(offset.shape[0])[:, None]
+    follows = (slot >= 1) & (slot < count)
+    gap_ms = np.where(follows, np.diff(commit_ms, axis=0, prepend=commit_ms[:1]), 0)
+    read = np.where(follows, np.diff(offset, axis=0, prepend=offset[:1]), 0)
+    last_ms = commit_ms[0] + gap_ms.sum(axis=0)
+    # the slots that are not used are sorted to the end
+    rising = np.sort(np.where(follows, gap_ms, np.iinfo(np.int64).max), axis=0)
+    middle = np.maximum(count - 2, 0) // 2
+    usual_ms = np.where(count >= 2, rising[middle, np.arange(count.size)], 0)  # noqa: PLR2004
+    long_ms = np.maximum(_RESTS * usual_ms, _REST_MS)
+    paused = follows & (gap_ms > long_ms)
+    silent = now_ms - last_ms > long_ms
+    return Reading(
+        rests=(count > 0) & (silent | paused.any(axis=0) | (read <= 0).all(axis=0)),
+        read=np.maximum(read, 0),
+        begin_ms=commit_ms - np.where(paused, usual_ms, gap_ms),
+        commit_ms=commit_ms,
+        end_ms=now_ms - np.clip(now_ms - last_ms, 0, usual_ms),
+        usual_ms=usual_ms,
+    )
+
+
+def together(measured: Rates, found: Reading, group: NDArray[np.integer], groups: int) -> Rates:
+    """Rates of groups whose partitions take turns: all over one common stretch of time.
+
+    It is as long as a window of the group's, a minute at least if all commits reach back so far.
+    Rates of rows are each over the time of its own window: a sum counts one that has just paused
+    beside the one that began. Unknown where that of a row is.
+
+    Args:
+        measured: rates of rows.
+        found: how these were read.
+        group: the group of each row, 0 to `groups` - 1.
+        groups: number of groups.
+    """
+    reads = measured.consumed_per_s > 0
+    read = found._replace(read=np.where(reads, found.read, 0))
+    usual_ms = np.zeros(groups)
+    np.maximum.at(usual_ms, group, np.where(reads, found.usual_ms, 0))
+    stretch_ms = np.maximum(_WINDOW * usual_ms, LONG_MS)
+    np.minimum.at(stretch_ms, group, np.where(reads, found.end_ms - found.commit_ms[0], np.inf))
+    unknown = np.bincount(group, np.isnan(measured.consumed_per_s), groups) > 0
+    stretch_ms[unknown | (stretch_ms < SHORTEST_MS)] = np.nan
+    row_ms = np.nan_to_num(stretch_ms)[group]
+    marks = np.stack(
+        [
+            np.bincount(group, read.until(found.end_ms - row_ms * (1 - part / _PARTS)), groups)
+            for part in range(_PARTS + 1)
+        ]
+    )
+    speed = np.diff(marks, axis=0) * 1000 * _PARTS / stretch_ms
+    nothing = np.full(groups, np.nan)
+    produced = np.zeros(groups)
+    np.add.at(produced, group, measured.produced_per_s)
+    return Rates(
+        produced_per_s=produced,
+        consumed_per_s=(marks[-1] - marks[0]) * 1000 / stretch_ms,
+        spread_per_s=speed.std(axis=0, ddof=1),
+        # parts shorter than the time between two commits do not vary on their own
+        steps=np.clip(np.nan_to_num(stretch_ms) // np.maximum(usual_ms, 1), 2, _PARTS).astype(
+            np.int64
+        ),
+        turn=Turn(nothing, nothing, np.zeros(groups)),
+        span_s=stretch_ms / 1000,
+        gap_s=usual_ms / 1000,
+        since_s=np.zeros(groups),
     )
 
 

@@ -193,12 +193,13 @@ class Live:
         *,
         rules: RuleSet = RuleSet.LAGWATCH,
         read_committed: str = "",
+        intervals: int = 3,
     ) -> None:
         self.now_ms = now_ms
         self.monitor = ClusterMonitor(
             cluster,
             MonitorSettings(
-                intervals=3,
+                intervals=intervals,
                 min_distance_ms=0,
                 expire_ms=86_400_000,
                 allowed_lag=0,

@@ -1,11 +1,14 @@
 """Rates and forecasts of many groups at once are those of each alone."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lagwatch.core.forecast import CatchUpReason
+from lagwatch.core.forecast import CatchUpReason, Outlook
 from lagwatch.core.model import GroupStatus, Rule, RuleSet
 from lagwatch.metrics.explained import MOST_PARTITIONS, explained
 from lagwatch.ports.queries import Partitions
@@ -191,6 +194,68 @@ def test_nor_what_they_held_back_while_the_leader_of_a_partition_was_away() -> N
     assert cause is not None
     assert cause.name is None
     assert "or one of its brokers" in cause.text
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    at_s: int
+    whole: Outlook
+    lag: int
+
+
+def _one_after_another(
+    turns: Sequence[Sequence[int]], *, turn_s: int, every_s: int = 5, dead: int = -1
+) -> list[_Seen]:
+    """What is said of a group that reads 300/s of 12/s, some of its partitions in each turn.
+
+    It commits only what it reads, as librdkafka does. Nobody holds
+    `dead`, which is read in the first minute only.
+    """
+    live, partitions = Live(intervals=10), 3
+    live.topics(orders=partitions)
+    live.assign("a", *(place for place in live.ends if place[1] != dead))
+    read = dict.fromkeys(range(partitions), 100)
+    for partition in range(partitions):
+        live.produce("orders", partition, 300_000)
+    queries = SnapshotQueries({CLUSTER: live.monitor}, health=lambda: ())
+    found: list[_Seen] = []
+    for step in range(60 // every_s + len(turns) * turn_s // every_s):
+        at_s = step * every_s
+        now = range(partitions) if at_s < 60 else turns[(at_s - 60) // turn_s]
+        for partition in range(partitions):
+            live.produce("orders", partition, 4 * every_s)
+        live.wait(every_s)
+        for partition in set(now) - ({dead} if at_s >= 60 else set()):
+            read[partition] += 300 * every_s // len(now)
+        live.commit(*(("a", "orders", each, read[each]) for each in now))
+        live.judge()
+        lag = sum(live.ends["orders", each] - read[each] for each in read)
+        found.append(_Seen(at_s, queries.outlook(CLUSTER, "a").whole, lag))
+    return found
+
+
+@pytest.mark.parametrize("every_s", [1, 5])
+@pytest.mark.parametrize("turns", [[[0], [1], [2], [0]], [[0], [1, 2], [1], [2, 0]]])
+def test_a_group_that_reads_its_partitions_one_after_another_catches_up_by_its_whole_lag(
+    turns: Sequence[Sequence[int]], every_s: int
+) -> None:
+    seen = [
+        each for each in _one_after_another(turns, turn_s=180, every_s=every_s) if each.at_s >= 120
+    ]
+
+    known = [each for each in seen if each.whole.consumed_per_s is not None]
+    assert {each.whole.catch_up_reason for each in known} == {CatchUpReason.CATCHING_UP}
+    assert [each.whole.consumed_per_s for each in known] == pytest.approx([300] * len(known), 0.15)
+    for each in known:
+        assert each.whole.catch_up_s == pytest.approx(each.lag / 288, rel=0.2), each.at_s
+    assert len(known) * every_s >= len(seen) * every_s - 3 * 20, "unknown for a few commits"
+
+
+def test_it_does_not_catch_up_while_a_partition_has_stopped() -> None:
+    last = _one_after_another([[0, 1]] * 5, turn_s=180, dead=2)[-1].whole
+
+    assert last.consumed_per_s == pytest.approx(300, rel=0.1)
+    assert last.catch_up_reason is CatchUpReason.NOT_MOVING
 
 
 @pytest.mark.slow
