@@ -269,15 +269,15 @@ def _offset_before(case: Case, worst: PartitionVerdict) -> int | float | str | N
     return before if reads_again > _BACK_SHARE * (worst.current_lag or 0) else None
 
 
-def _reset_of(case: Case, worst: PartitionVerdict) -> Event | None:
-    """The reset that set this partition back from the offset that the verdict shows."""
+def _reset_to(case: Case, worst: PartitionVerdict) -> int | None:
+    """Where a reset set this partition back to from the offset that the verdict shows."""
     event = case.last(EventName.OFFSETS_RESET, topic=worst.topic)
     if event is None:
         return None
     before = _offset_before(case, worst)
     for change in json.loads(event.detail or "[]"):
         if change["partition"] == worst.partition and change["before"] == before > change["after"]:
-            return event
+            return int(change["after"])
     return None
 
 
@@ -285,7 +285,8 @@ def _offsets_reset(case: Case, worst: PartitionVerdict) -> Evidence | None:
     before = _offset_before(case, worst)
     if before is None and worst.rule is not Rule.REWOUND:
         return None
-    if _reset_of(case, worst) is not None:
+    to = _reset_to(case, worst)
+    if to is not None:
         how = "it was set while the group had no members; Kafka does not say by whom"
     elif case.kept_elsewhere:
         how = "the job, or who reports for it, said so"
@@ -295,15 +296,27 @@ def _offsets_reset(case: Case, worst: PartitionVerdict) -> Evidence | None:
         how = "a member committed it, or another program did"
     return {
         "offset_before": before,
-        "offset_after": _offset_after(worst),
+        "offset_after": worst.evidence.get("offset_after") if to is None else to,
+        "committed_offset": _committed(worst),
         "how": how,
     }
 
 
-def _offset_after(worst: PartitionVerdict) -> int | float | str | None:
+def _committed(worst: PartitionVerdict) -> int | float | str | None:
     if worst.rule is Rule.REWOUND:
-        return worst.evidence.get("committed_offset", worst.evidence.get("offset_after"))
+        return worst.evidence.get("committed_offset")
     return None if worst.end is None else worst.end.offset
+
+
+def _set_back_to(found: Evidence) -> Evidence:
+    """Where it was set back to, if that is known, and how far the group has read since."""
+    after, committed = found["offset_after"], found["committed_offset"]
+    parts = []
+    if after is not None:
+        parts.append(f"to {after:,}")
+    if committed not in {None, after}:
+        parts.append(f"and is at {committed:,} now")
+    return {"where": " ".join(parts)}
 
 
 # transactions
@@ -859,13 +872,12 @@ CAUSES: Final[Sequence[CauseRow]] = (
             "by more than a tenth of its lag, and has not returned."
         ),
         find=_offsets_reset,
-        sentence=(
-            "the committed offset was set back from {offset_before} to {offset_after}: {how}"
-        ),
+        sentence="the committed offset was set back from {offset_before} {where}: {how}",
         refuted_by="the offset comes back by itself: two consumers commit in turn",
         to_do=first_steps.WENT_BACK,
-        proved=lambda case, worst: _reset_of(case, worst) is not None,
+        proved=lambda case, worst: _reset_to(case, worst) is not None,
         certain_when="it was set back, from the same offset, while the group had no members",
+        phrases=_set_back_to,
     ),
     CauseRow(
         cause=CauseName.CONTROL_RECORDS,

@@ -758,6 +758,26 @@ def test_a_cause_is_named(name: str) -> None:
     assert "{" not in cause.text
 
 
+@pytest.mark.parametrize(
+    ("events", "evidence", "said"),
+    [
+        ([LEFT, reset(3880, 880)], 3460, "was set back from 3,880 to 880 and is at 3,460 now: "),
+        ([LEFT, reset(3880, 880)], 880, "was set back from 3,880 to 880: "),
+        ([], 3460, "was set back from 3,880 and is at 3,460 now: "),
+    ],
+)
+def test_the_target_of_a_reset_is_not_where_the_group_has_read_to_since(
+    events: list[GroupEvent], evidence: int, said: str
+) -> None:
+    back = (("offset_before", 3880), ("committed_offset", evidence))
+    scene = told(Part(by="a-1", rule=Rule.REWOUND, evidence=back), events=events)
+
+    cause = cause_of(scene)
+
+    assert cause is not None
+    assert said in cause.text
+
+
 @pytest.mark.parametrize("name", NOT_KNOWN)
 def test_where_no_cause_fits_it_is_said_why(name: str) -> None:
     case, because = NOT_KNOWN[name]
