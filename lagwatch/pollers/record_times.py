@@ -31,7 +31,11 @@ _MOST_OFFSETS: Final = 10_000
 """Offsets searched in one pass."""
 _MOST_MOVED: Final = 500
 """Maximum number of these that belong to keys answered before which have moved on."""
+_SOON_S: Final = 1.0
+"""A key that has moved is asked for again after this time, twice as long from time to time: the
+first answer may be for an old commit, read on the way to the newest one."""
 _MOVED_AFTER_S: Final = 15.0
+"""The longest of these times."""
 _TRY_AGAIN_S: Final = 60.0
 """Wait after a failed question."""
 _SAY_AGAIN_S: Final = 60.0
@@ -149,6 +153,8 @@ class _Answers:
     high_ms: Int64
     by_broker: Bools
     asked_s: NDArray[np.float64]
+    wait_s: NDArray[np.float64]
+    """How long to wait before it is asked for again if it has moved."""
 
     def of(self, key: Int64) -> NDArray[np.intp]:
         """Places of keys, -1 for those that are not here."""
@@ -178,6 +184,7 @@ _NOTHING: Final = _Answers(
     high_ms=np.zeros(0, np.int64),
     by_broker=np.zeros(0, np.bool_),
     asked_s=np.zeros(0),
+    wait_s=np.zeros(0),
 )
 
 
@@ -256,7 +263,7 @@ class RecordTimePoller:
         age_s = self._clock.monotonic_s() - self._answers.asked_s[place]
         moved = self._last.offset[known] != self._answers.offset[place]
         failed = self._answers.low_ms[place] < 0
-        due = (moved & (age_s > _MOVED_AFTER_S)) | (failed & (age_s > _TRY_AGAIN_S))
+        due = (moved & (age_s > self._answers.wait_s[place])) | (failed & (age_s > _TRY_AGAIN_S))
         chosen = np.flatnonzero(due)
         oldest = chosen[np.argsort(-age_s[chosen], kind="stable")[:_MOST_MOVED]]
         return np.sort(np.concatenate((fresh, known[oldest])))[:_MOST_OFFSETS]
@@ -286,7 +293,16 @@ class RecordTimePoller:
             high_ms=high_ms[pair],
             by_broker=by_broker[pair],
             asked_s=np.full(key.size, self._clock.monotonic_s()),
+            wait_s=self._waits_s(key),
         )
+
+    def _waits_s(self, key: Int64) -> NDArray[np.float64]:
+        """How long keys that are asked for now wait until the next time."""
+        waits_s, place = np.full(key.size, _SOON_S), self._answers.of(key)
+        before = place >= 0
+        longer_s = 2 * self._answers.wait_s[place[before]]
+        waits_s[before] = np.minimum(longer_s, _MOVED_AFTER_S)
+        return waits_s
 
     async def _found(self, places: Sequence[Place], offset: Int64) -> Found:
         search = OffsetSearch(offset, now_ms=self._clock.now_ms())

@@ -208,7 +208,20 @@ def test_an_offset_that_moves_is_asked_for_now_and_then() -> None:
         scene.round(passed_s=1)
         asked += [second] if scene.logs.asked > before else []
 
-    assert asked == [16, 32, 48]
+    assert asked == [2, 5, 10, 19, 35, 51], "soon at first"
+
+
+def test_an_answer_for_a_commit_of_the_backlog_is_soon_replaced() -> None:
+    scene = Scene()
+    scene.commit(0, 10)
+    first = scene.round(passed_s=1)
+    # the reader comes to the newest commit
+    scene.commit(0, 70)
+
+    found = [scene.round(passed_s=1) for _ in range(3)]
+
+    assert first[0][0] == 10
+    assert {each[0][0] for each in found if each} == {70}
 
 
 def test_what_was_reported_is_reported_again_for_rows_that_had_no_place_yet() -> None:
