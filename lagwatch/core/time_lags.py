@@ -471,6 +471,9 @@ def of_groups(
         found.reason[unsure] = reason[why[unsure]]
         open_ms = np.where(reads, np.where(lag_ms >= 0, lag_ms + error_ms, np.nan), 0)
         found.error_ms[unsure] = (np.maximum.reduceat(open_ms, heads) - oldest_ms)[unsure]
+        # "at least 0 s" alone says nothing, as of a row
+        empty = unsure & (found.lag_ms == 0) & np.isnan(found.error_ms)
+        found.lag_ms[empty], found.row[empty] = UNKNOWN, UNKNOWN
     return found
 
 

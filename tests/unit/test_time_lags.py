@@ -548,6 +548,17 @@ def test_a_partition_without_a_log_end_may_be_older_than_the_others() -> None:
     assert (value_s, reason, reason.bound) == (7, R.LOG_END_UNKNOWN, TimeLagBound.AT_LEAST)
 
 
+def test_nothing_is_known_of_a_group_but_that_others_have_caught_up() -> None:
+    nan = float("nan")
+
+    ((value_s, reason, error_s, row),) = _groups([(0, R.CAUGHT_UP, 0), (-1, R.BEYOND_HISTORY, nan)])
+    bounded = _groups([(0, R.CAUGHT_UP, 0), (0, R.SAMPLES_APART, 53)])
+
+    assert (value_s, reason, row) == (-1, R.BEYOND_HISTORY, -1), "at least 0 s says nothing"
+    assert np.isnan(error_s)
+    assert bounded[0][:3] == (0, R.SAMPLES_APART, 53)
+
+
 def test_a_partition_never_committed_counts_for_nothing() -> None:
     found = _groups([(7, R.MEASURED, 1), (-1, R.NEVER_COMMITTED, float("nan"))], [(3, R.STORED, 1)])
 
