@@ -22,8 +22,8 @@ def follow(before: Turns, snapshot: ClusterSnapshot, holder: NDArray[np.int32]) 
     """Which rows wait now.
 
     A member counts as at work on a backlog while it reads a partition whose oldest unread message
-    is a minute old or more. What waits has not been read for as long as it takes to call it stalled
-    at the earliest.
+    is a minute old or more. What waits was as far behind when it was read last, and that is as long
+    ago as it takes to call it stalled at the earliest.
 
     Args:
         before: the result for the snapshot before.
@@ -35,9 +35,12 @@ def follow(before: Turns, snapshot: ClusterSnapshot, holder: NDArray[np.int32]) 
     idle_ms = around.asked_ms - around.pace.moved_ms[rows.window]
     held_by = holder[rows.window]
     waits = (rows.readable_lag > 0) & (idle_ms >= limits.stall_after_ms) & (held_by != NOBODY)
-    if not waits.any():
+    waiting = np.flatnonzero(waits)
+    left_ms = rows.some_times(waiting).lag_ms - idle_ms[waiting]
+    waiting = waiting[left_ms >= limits.step_ms]
+    if not waiting.size:
         return no_turns()
-    members = np.unique(held_by[waits])
+    members = np.unique(held_by[waiting])
     fresh = idle_ms < FRESH_STEPS * limits.step_ms
     busy = np.flatnonzero(fresh)
     busy = busy[np.isin(held_by[busy], members)]
@@ -46,8 +49,8 @@ def follow(before: Turns, snapshot: ClusterSnapshot, holder: NDArray[np.int32]) 
     read_ms = np.full(members.size, UNKNOWN, np.int64)
     moved_ms = around.asked_ms - idle_ms[busy]
     np.maximum.at(read_ms, np.searchsorted(members, held_by[busy]), moved_ms)
-    row = rows.window[waits]
-    newest_ms = read_ms[np.searchsorted(members, held_by[waits])]
+    row = rows.window[waiting]
+    newest_ms = read_ms[np.searchsorted(members, held_by[waiting])]
     newest_ms = np.maximum(newest_ms, before.of(row))
     known = newest_ms > around.asked_ms - FRESH_STEPS * limits.step_ms
     order = np.argsort(row[known])
