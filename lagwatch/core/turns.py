@@ -32,26 +32,28 @@ def follow(before: Turns, snapshot: ClusterSnapshot, holder: NDArray[np.int32]) 
     """
     rows, around = snapshot.rows, snapshot.around
     limits = around.limits
-    idle_ms = around.asked_ms - around.pace.moved_ms[rows.window]
-    held_by = holder[rows.window]
-    waits = (rows.readable_lag > 0) & (idle_ms >= limits.stall_after_ms) & (held_by != NOBODY)
-    waiting = np.flatnonzero(waits)
-    left_ms = rows.some_times(waiting).lag_ms - idle_ms[waiting]
-    waiting = waiting[left_ms >= limits.step_ms]
-    if not waiting.size:
+    behind = np.flatnonzero(rows.readable_lag > 0)
+    row = rows.window[behind]
+    idle_ms, held_by = around.asked_ms - around.pace.moved_ms[row], holder[row]
+    waits = (idle_ms >= limits.stall_after_ms) & (held_by != NOBODY)
+    reads = idle_ms < FRESH_STEPS * limits.step_ms
+    if not waits.any() or not (reads.any() or before.row.size):
         return no_turns()
-    members = np.unique(held_by[waiting])
-    fresh = idle_ms < FRESH_STEPS * limits.step_ms
-    busy = np.flatnonzero(fresh)
-    busy = busy[np.isin(held_by[busy], members)]
-    behind = rows.some_times(busy).lag_ms - idle_ms[busy] >= limits.step_ms
-    busy = busy[behind]
+
+    def far(chosen: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Those that were a minute behind or more when they were read last."""
+        left_ms = rows.some_times(behind[chosen]).lag_ms - idle_ms[chosen]
+        return chosen[left_ms >= limits.step_ms]
+
+    members = np.intersect1d(held_by[waits], held_by[reads])
+    busy = far(np.flatnonzero(reads & np.isin(held_by, members)))
     read_ms = np.full(members.size, UNKNOWN, np.int64)
-    moved_ms = around.asked_ms - idle_ms[busy]
-    np.maximum.at(read_ms, np.searchsorted(members, held_by[busy]), moved_ms)
-    row = rows.window[waiting]
-    newest_ms = read_ms[np.searchsorted(members, held_by[waiting])]
-    newest_ms = np.maximum(newest_ms, before.of(row))
-    known = newest_ms > around.asked_ms - FRESH_STEPS * limits.step_ms
-    order = np.argsort(row[known])
-    return Turns(row[known][order].astype(np.int32), newest_ms[known][order])
+    np.maximum.at(read_ms, np.searchsorted(members, held_by[busy]), around.asked_ms - idle_ms[busy])
+    newest_ms = before.of(row)
+    held = np.flatnonzero(np.isin(held_by, members))
+    found_ms = read_ms[np.searchsorted(members, held_by[held])]
+    newest_ms[held] = np.maximum(newest_ms[held], found_ms)
+    fresh = newest_ms > around.asked_ms - FRESH_STEPS * limits.step_ms
+    waiting = far(np.flatnonzero(waits & fresh))
+    waiting = waiting[np.argsort(row[waiting])]
+    return Turns(row[waiting].astype(np.int32), newest_ms[waiting])
