@@ -38,6 +38,8 @@ _SLOWLY: Final = 0.2
 """Such a lag that falls by less than this part of what is produced goes up and down by chance."""
 _LITTLE: Final = 0.05
 """Part of what is produced by which a lag changes that is about steady."""
+_MOST: Final = 2 / 3
+"""A lag that grows by more of what is produced is not called steady, however small it is yet."""
 _NEAR_S: Final = 60
 """A lag of what is produced in this time goes up and down by more than that."""
 _LONGEST_S: Final = 366 * 86_400
@@ -187,7 +189,8 @@ def outlooks(
             falls & (-drain <= _unsure(rates, past, rates.span_s))
         )
         little = np.abs(drain) <= _LITTLE * rates.produced_per_s
-        steady = by_chance & (little | (lag <= _NEAR_S * rates.produced_per_s))
+        near = (lag <= _NEAR_S * rates.produced_per_s) & (drain >= -_MOST * rates.produced_per_s)
+        steady = by_chance & (little | near)
         length = log_end - log_start
         trimmed = (log_start > 0) & (length > 0) & (lag >= 0)
         used = np.where(trimmed, np.minimum(lag / np.maximum(length, 1), 1.0), np.nan)

@@ -555,6 +555,13 @@ def test_a_lag_that_changes_by_no_more_than_chance_is_steady(produced, consumed,
         assert (said["catch_up_s"], said["loss_in_s"]) == (None, None)
 
 
+def test_a_lag_that_grows_by_most_of_what_is_written_is_not_steady_however_small() -> None:
+    found = _outlook(4.96, 1.04, 119, error=20.0)
+
+    assert found.catch_up_reason is CatchUpReason.FALLING_BEHIND
+    assert not found.steady
+
+
 @pytest.mark.parametrize(("lag", "steady"), [(9465, False), (900, True)])
 def test_a_lag_that_rises_by_a_quarter_of_what_is_written_is_not_steady(lag, steady) -> None:
     """Where it is more than what comes in a minute, however much speeds vary."""
