@@ -549,6 +549,8 @@ def _has_no_member(partition: Mapping[str, Any]) -> bool:
 def _change(notice: Notice) -> str:
     """Whether the lag grows; of one of several partitions with its name; ""."""
     change = growth(notice.curve, notice.since_ms)
+    if change.startswith("shrinking") and notice.verdict.get("consumed_per_s") == 0:
+        return ""  # what is not read and shrinks all the same was deleted, or is counted no more
     grows_per_s = notice.verdict.get("lag_trend_per_s")
     if not change and grows_per_s:  # a limit is missed from one moment to the next
         word = "growing" if grows_per_s > 0 else "shrinking"

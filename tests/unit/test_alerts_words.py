@@ -355,6 +355,17 @@ def test_it_says_when_it_catches_up_or_loses_messages(forecast, said) -> None:
     assert said in text(notice)
 
 
+@pytest.mark.parametrize(("read_per_s", "shrinks"), [(0.0, False), (3.0, True), (None, True)])
+def test_what_nobody_reads_does_not_shrink(read_per_s, shrinks) -> None:
+    """The lag of a topic of which partitions were deleted falls, too."""
+    curve = tuple((AT_MS - 180_000 + 60_000 * each, 2000 - 400 * each) for each in range(4))
+    notice = replace(
+        STOPPED, curve=curve, verdict={**STOPPED.verdict, "consumed_per_s": read_per_s}
+    )
+
+    assert ("shrinking by" in text(notice)) is shrinks
+
+
 def test_a_forecast_that_is_sent_late_gives_the_time_alone() -> None:
     forecast = {"catch_up_s": 750.0, "catch_up_reason": "catching_up"}
     late = replace(STOPPED, verdict={**STOPPED.verdict, **forecast}, sent_ms=AT_MS + 600_000)
