@@ -191,12 +191,18 @@ class _Greeting:
         return 1
 
     def _policy(self, row: sqlite3.Row, notice: Notice | None) -> Policy | None:
-        """The policy that its group has now; None: none, or it is not about a group."""
+        """The policy that its group has now.
+
+        None: it has none, or one without limits where the incident is that of a limit, or it is not
+        about a group.
+        """
         if row["about"] != About.GROUP:
             return None
         partitions = () if notice is None else notice.verdict.get("partitions", ())
         topics = [str(partition["topic"]) for partition in partitions]
-        return self._book.of_incident(row["cluster"], row["name"], topics, row["policy"])
+        policy = self._book.of_incident(row["cluster"], row["name"], topics, row["policy"])
+        missed = notice is not None and notice.verdict.get("objective")
+        return None if missed and policy and policy.name not in self._book.objectives else policy
 
     def _recipients(self, row: sqlite3.Row, policy: Policy | None) -> Iterator[Listener]:
         """Channels that would receive the incident if it opened now."""
