@@ -288,7 +288,9 @@ class Objectives:
         self, key: Key, found: Objective, seen: Observation, now_ms: int, *, known_before: bool
     ) -> int:
         """By when the limit that is missed now was missed, as far as any round could see."""
-        if not known_before and key not in self._missed_ms:
+        # a lag that may be greater than its value may have been over the limit before
+        bound = seen.time_lag_open and 0 < found.max_time_lag_ms < seen.time_lag_ms
+        if key not in self._missed_ms and (bound or not known_before):
             self._found_missed.add(key)
         before_ms = min(self._missed_ms.get(key, now_ms), now_ms)
         self._missed_ms[key] = min(before_ms, found.since_ms(seen, now_ms))

@@ -292,6 +292,15 @@ class TestObjectives:
 
         assert (judged.since_ms, judged.since_at_least) == (1_060_000, False)
 
+    def test_a_limit_missed_by_a_lower_bound_may_have_been_missed_before(self) -> None:
+        judging = objectives(max_time_lag_s=60)
+        judging.judged("g", "p", seen(), 1_000_000, unasked)
+
+        what = replace(seen(time_lag_s=65), time_lag_open=True)
+        judged, _ = judging.judged("g", "p", what, 1_065_000, unasked)
+
+        assert (judged.since_ms, judged.since_at_least) == (1_060_000, True)
+
     def test_a_limit_that_was_kept_in_between_is_missed_anew(self) -> None:
         judging = objectives(max_lag=10)
         for now_s, lag in ((1000, 11), (1010, 5), (1020, 11)):
