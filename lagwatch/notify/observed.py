@@ -147,6 +147,8 @@ _OPEN: Final = np.isin(
 """How a time lag is known that may be greater than its value."""
 _AT_MOST: Final = np.array([reason.bound is TimeLagBound.AT_MOST for reason in TimeLagReason])
 """How one is known that may be less."""
+_ESTIMATED: Final = np.array([reason.bound is TimeLagBound.ESTIMATE for reason in TimeLagReason])
+"""How one is known that may be less, or more."""
 
 
 class _TimeLag(TypedDict):
@@ -162,11 +164,16 @@ def _time_lag(
     rows = rows_of(snapshot, number)
     times = snapshot.rows.some_times(rows)
     lags_ms, reasons = times.lag_ms, times.reason
+    # of an estimate without a known error nothing is sure but that messages wait
+    guessed = _ESTIMATED[reasons] & (lags_ms >= 0)
+    error_ms = np.where(np.isnan(times.error_ms), lags_ms, times.error_ms).astype(np.int64)
+    least_ms = np.where(guessed, np.maximum(lags_ms - error_ms, 0), lags_ms)
+    greatest_ms = np.where(guessed, lags_ms + error_ms, lags_ms)
     read = snapshot.rows.rule[rows] != Rule.NOT_SUBSCRIBED
     if chosen is not None:
         read &= np.isin(np.arange(rows.start, rows.stop), [*chosen])
-    sure_ms = int(lags_ms[read & ~_AT_MOST[reasons]].max(initial=-1))
-    most_ms = int(lags_ms[read].max(initial=-1))
+    sure_ms = int(least_ms[read & ~_AT_MOST[reasons]].max(initial=-1))
+    most_ms = int(greatest_ms[read].max(initial=-1))
     return _TimeLag(
         time_lag_ms=sure_ms,
         time_lag_open=bool(_OPEN[reasons[read]].any()),
@@ -190,7 +197,7 @@ def of_group(snapshot: ClusterSnapshot, number: int) -> Observation:
         complete=float(columns.complete[number]),
         total_lag=total_lag,
         deleted=total_lag - int(columns.readable_lag[number]) if lost else 0,
-        **(_time_lag(snapshot, number) if _AT_MOST[reason] else time_lag),
+        **(_time_lag(snapshot, number) if _AT_MOST[reason] | _ESTIMATED[reason] else time_lag),
         **_since(snapshot, rows),
         lost=lost,
         lost_at_most=_at_most(snapshot, rows),

@@ -138,16 +138,16 @@ def test_a_policy_without_the_limit_that_is_missed_tells_its_channels_nothing(
     after = Config(policies=policy("new", f'{limit}\nchannels = ["b"]'), channels=("a", "b"))
     fleet = Fleet(["billing"], clock)
     fleet.slow.add("billing")
-    with receiving() as receiver:
-        with running(alert_settings(tmp_path, before.text(receiver)), clock) as alerts:
-            fleet.pass_time(30)
-            alerts.sees(fleet)
-            eventually(lambda: bool(events(receiver, "a")) and alerts.idle(), "the opening")
-            alerts.call(
-                lambda: alerts.alerts.reload(alert_settings(tmp_path, after.text(receiver)))
-            )
-            alerts.sees(fleet)
-            eventually(alerts.idle, "all notices")
+    with (
+        receiving() as receiver,
+        running(alert_settings(tmp_path, before.text(receiver)), clock) as alerts,
+    ):
+        fleet.pass_time(30)
+        alerts.sees(fleet)
+        eventually(lambda: bool(events(receiver, "a")) and alerts.idle(), "the opening")
+        alerts.call(lambda: alerts.alerts.reload(alert_settings(tmp_path, after.text(receiver))))
+        alerts.sees(fleet)
+        eventually(alerts.idle, "all notices")
 
     assert [event for event, _ in events(receiver, "b")] == heard
 

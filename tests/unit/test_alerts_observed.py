@@ -1,10 +1,12 @@
 """What alerts see of a group: how far behind, since when, and what of it is only a bound."""
 
+import numpy as np
 import pytest
 
 from lagwatch.config.alerts import PolicySettings
 from lagwatch.core.incident import Observation
-from lagwatch.core.model import GroupStatus, PartitionStatus, Rule
+from lagwatch.core.model import GroupStatus, PartitionStatus, Rule, TimeLagReason
+from lagwatch.core.snapshot import RowTimes
 from lagwatch.notify.objectives import objective
 from lagwatch.notify.observed import of_group
 from tests.support.stepped_cluster import SteppedCluster
@@ -31,6 +33,29 @@ def test_a_rise_found_at_the_first_look_may_have_begun_before(after_s, at_least)
 
     assert snapshot.around.first_ms > 0
     assert (seen.since_ms, seen.since_at_least) == (since_ms, at_least)
+
+
+@pytest.mark.parametrize(
+    ("error_ms", "sure_ms", "most_ms"),
+    [(15_000.0, 5000, 35_000), (300_000.0, 0, 320_000), (np.nan, 0, 40_000)],
+)
+def test_an_estimated_time_lag_is_sure_up_to_its_error(error_ms, sure_ms, most_ms) -> None:
+    cluster = SteppedCluster()
+    cluster.create("t")
+    cluster.ends()
+    cluster.grow("t", 100)
+    cluster.wait(5)
+    cluster.commit("g", "t", 0, 10)
+    cluster.ends()
+    snapshot = cluster.judge()
+    estimate = RowTimes(
+        np.array([20_000]), np.array([TimeLagReason.RECORDED], np.int8), np.array([error_ms])
+    )
+    snapshot.rows.__dict__["every_time"] = estimate
+
+    seen = of_group(snapshot, 0)
+
+    assert (seen.time_lag_ms, seen.time_lag_most_ms) == (sure_ms, most_ms)
 
 
 @pytest.mark.parametrize(
