@@ -7,6 +7,7 @@ from enum import StrEnum, unique
 from typing import Final
 
 from lagwatch.core.causes import CauseName, Certainty
+from lagwatch.core.incident import Reason
 from lagwatch.core.trouble import gravity, kinds_of
 from lagwatch.core.words import counted, printable, spoken
 from lagwatch.notify.notice import About, Message, Notice
@@ -176,13 +177,23 @@ def _by_cause(notices: Sequence[Notice]) -> Iterator[tuple[str, int]]:
         most = min(room, max(_SHOWN_OF_CAUSE, SHOWN_NOTICES // len(parts)))
         for notice in part.found[:most]:
             of = f", topic {topic}" if part.shared and (topic := _place(notice)[2]) else ""
-            yield (
-                BULLET + headline(notice, with_cluster=False) + cut(printable(of), LONGEST_NAME),
-                1,
-            )
+            said = headline(notice, with_cluster=False) + cut(printable(of), LONGEST_NAME)
+            yield f"{BULLET}{said}{_sent_because(notice)}", 1
         if (more := len(part.found) - most) > 0:
             yield f"{BULLET}… and {more:,} more", more
         room -= min(most, len(part.found))
+
+
+def _sent_because(notice: Notice) -> str:
+    """` (escalated, acknowledged)`: what the text of a single notice says in sentences; ""."""
+    why = []
+    if notice.reason == Reason.HANDED_ON.value:
+        why.append("escalated")
+    if notice.reason == Reason.MUTE_ENDED.value:
+        why.append("its mute has ended")
+    if notice.verdict.get("acknowledged"):
+        why.append("acknowledged")
+    return f" ({', '.join(why)})" if why else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from lagwatch.core.incident import (
 from lagwatch.core.model import EpochMs, GroupStatus, WindowEntry
 from lagwatch.errors import NotifyError
 from lagwatch.notify.channels import pagerduty
-from lagwatch.notify.message_words import Tone, body, subject, tone
+from lagwatch.notify.message_words import Tone, body, plain_text, subject, tone
 from lagwatch.notify.notice import About, Message, Notice, OpenGroups
 from lagwatch.notify.own import Condition, OwnIncidents, SteadyClock, unseen
 from lagwatch.notify.sample import sample_messages
@@ -364,6 +364,15 @@ def test_what_nobody_reads_does_not_shrink(read_per_s, shrinks) -> None:
     )
 
     assert ("shrinking by" in text(notice)) is shrinks
+
+
+def test_a_message_of_several_says_which_were_escalated_and_acknowledged() -> None:
+    handed_on = SITUATIONS["handed_on"].notices[0]
+    known = replace(handed_on, group="orders", verdict={**handed_on.verdict, "acknowledged": True})
+    lines = plain_text(replace(SITUATIONS["handed_on"], notices=(handed_on, known, STOPPED)))
+
+    ends = [line.rpartition(" (")[2] for line in lines.splitlines() if line.endswith(")")]
+    assert ends == ["escalated)", "escalated, acknowledged)"]
 
 
 def test_a_forecast_that_is_sent_late_gives_the_time_alone() -> None:
