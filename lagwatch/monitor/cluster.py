@@ -104,8 +104,8 @@ class ClusterMonitor:
         """Since when everything has been known once: backlog, commits, log ends; -1: not yet."""
         self._admitted_ms = EpochMs(UNKNOWN)
         """When commits of each partition of the offsets topic had been admitted; -1 not yet."""
-        self._held: CommitsKnown | None = None
-        """True once the commits that wait now are in the windows."""
+        self._held: tuple[CommitsKnown, EpochMs] | None = None
+        """True once the commits that waited at the instant are in the windows."""
         self.elsewhere: dict[str, GroupInfo] = {}
         """Groups whose progress is kept outside of Kafka, as far as it was reported."""
         self.story = Story()
@@ -597,12 +597,15 @@ class ClusterMonitor:
     # commits
 
     def _commits_known(self, report: CommitsKnown | ProgressKnown, now_ms: EpochMs) -> bool:
-        known = self._live.known
         if isinstance(report, CommitsKnown):
             self._held = None
             if self.complete and self._admission.holds_old(int(report.until_ms.max(initial=0))):
-                self._held = report
+                self._held = report, now_ms
                 return False
+        return self._take_known(report, now_ms)
+
+    def _take_known(self, report: CommitsKnown | ProgressKnown, now_ms: EpochMs) -> bool:
+        known = self._live.known
         if known.take(report) if isinstance(report, CommitsKnown) else known.take_progress(report):
             ids = self.table.ids()
             rows = np.flatnonzero(ids.group >= 0)
@@ -630,6 +633,7 @@ class ClusterMonitor:
             return False
         if report.started_ms < self._live.data_ms:
             self._live.set_back(report.started_ms)
+            self._held = None  # it is of a time that has not come
             self.complete_ms = min(self.complete_ms, report.started_ms)
         new = self.history.latest() < 0
         # leaders answer at any time in the round: its middle is off by half a round at most
@@ -650,8 +654,9 @@ class ClusterMonitor:
             self._fill_lags(np.flatnonzero(new & (latest >= 0)))
         # after the history has this round, up to which their lags are interpolated
         self._admission.admit_seen_by(report.started_ms, now_ms)
-        if self._held is not None:
-            self._commits_known(self._held, now_ms)
+        if self._held is not None and self._held[1] <= report.started_ms:
+            self._take_known(self._held[0], now_ms)
+            self._held = None
         self._admission.note_polls()
         # first: the log starts of this round are newer than the commits known so far
         self._live.losses.count(now_ms, skew_ms=self.skew.corrected_ms)

@@ -5,18 +5,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
+from lagwatch.core.record import EventName
 from lagwatch.errors import NotFoundError
 from lagwatch.ports.queries import GroupEvent
 
 _OF_GROUP: Final = 200
 _OF_CLUSTER: Final = 50_000
+_LEFT: Final = frozenset({EventName.MEMBER_LEFT.value, EventName.STATIC_MEMBER_AWAY.value})
 
 
 class Story:
     """The newest events of a cluster's groups; used from one thread.
 
-    The last event of each kind stays, however many of others follow: who left last is known as long
-    as the group is. About 500 bytes per event. When there are too many, those go first whose group
+    Who left last stays, however many events follow: a cause may rest on it as long as the group is
+    known. About 500 bytes per event. When there are too many, those go first whose group
     has had no event for longest.
     """
 
@@ -69,11 +71,11 @@ class Story:
 
 
 def _newest(events: Collection[GroupEvent], number: int) -> list[GroupEvent]:
-    """So many of them, oldest first; of the others the last one of each kind comes before them."""
-    before = list(events)[:-number]
-    last = {event.event: place for place, event in enumerate(events)}
-    kept = [event for place, event in enumerate(before) if last[event.event] == place]
-    return kept + list(events)[-number:]
+    """So many of them, oldest first; before them comes who left last of each kind, if no newer."""
+    before, newest = list(events)[:-number], list(events)[-number:]
+    left = {event.event: event for event in before if event.event in _LEFT}
+    newer = {event.event for event in newest}
+    return [*(event for name, event in left.items() if name not in newer), *newest]
 
 
 class _Told(Protocol):

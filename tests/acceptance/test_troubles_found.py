@@ -45,7 +45,7 @@ def _closed(scene: Scene) -> None:
     with running(producer_of(scene.kafka, topic, rate=_RATE)):
         with running(reading(scene.kafka, group, topic, properties=quick)):
             scene.both(group, topic, "OK", timeout_s=_LATE_S)
-            _wait_commits(scene, group, topic)
+            _wait_commits(scene, group, topic, count=10)  # who works for longer is no short job
         scene.both(group, topic, "STOP", "stopped", timeout_s=_LATE_S)
         with running(reading(scene.kafka, group, topic, properties=quick)):
             scene.both(group, topic, "OK", timeout_s=_LATE_S)

@@ -67,7 +67,7 @@ def test_the_list_says_why_partitions_of_a_group_are_unknown(
     }
     assert dict(zip(names, zip(lags, times, strict=True), strict=True)) == {
         "new": ("30", "19.5 s"),
-        "partly": ("unknown", "unknown"),
+        "partly": ("unknown", "log end not known"),
         "seen": ("0", "0 s"),
         "wholly": ("unknown", "unknown"),
     }, "at least nothing is not known"
