@@ -212,10 +212,9 @@ def _held(rows: Rows) -> Bools:
 
 def _rewound(rows: Rows) -> Bools:
     lower = rows.fact("rewound_from") > rows.committed
-    # commits sent twice may arrive in the wrong order; the next one mends that
     if not lower.any():
         return lower
-    # while Kafka is away no commit can put it right
+    # commits sent twice may arrive in the wrong order; the next one mends that, if Kafka is there
     settled_ms = rows.there_for_ms(rows.fact("rewound_ms"), rows.limits.step_ms // 2)
     settled = rows.come(settled_ms, lower)
     over = rows.come(rows.fact("rewound_again_ms") + 10 * rows.limits.step_ms, lower)
@@ -329,6 +328,7 @@ _HELD_MS: Final = 900_000
 """The longest time Kafka lets a transaction stay open by default (`transaction.max.timeout.ms`)."""
 _TWO_COMMITS: Final = 2
 _SHORT_RUN: Final = 4
+"""Part of `next_run_ms` up to which a run is short: 105 seconds by default."""
 _WHILE_STEPS: Final = 5
 """Five minutes by default."""
 _LONG_STEPS: Final = 60

@@ -672,12 +672,13 @@ class Alerts:
         self._note_failing({channel: since_ms for channel, since_ms, *_ in found}, now_ms)
         # if no fallback delivers, either, the news goes to all channels
         chosen = [name for name in self._fallback if name not in failing] or list(self._listeners)
+        problems = [f"channel {channel}: {problem}" for channel, _, problem, _ in found]
         long = []
-        for channel, since_ms, problem, at_once in found:
+        for said, (channel, since_ms, problem, at_once) in zip(problems, found, strict=True):
             held_s = self._failing_for_s(channel)
             open_for_s = 0.0 if at_once else self._settings.alerts.undelivered_after_s
             if held_s >= open_for_s:
-                long.append(f"channel {channel}: {problem}")
+                long.append(said)
             yield Condition(
                 about=About.CHANNEL,
                 cluster="",
@@ -688,7 +689,6 @@ class Alerts:
                 problem=problem,
                 listeners=tuple(self._listeners[name] for name in chosen if name != channel),
             )
-        problems = (f"channel {channel}: {problem}" for channel, _, problem, _ in found)
         self._delivery_problem, self._slowed = "; ".join(problems), "; ".join(slowed)
         self._undelivered_long = "; ".join(long)
         self._unread = not_readable(self._records.unreadable(now_ms - _NAME_UNREAD_FOR_MS))

@@ -17,6 +17,7 @@ from lagwatch.core.words import duration
 from lagwatch.errors import Fault
 from lagwatch.notify.channels.registry import kind_of
 from lagwatch.notify.objectives import LEAST_SHARES
+from lagwatch.notify.words import NOT_IN_A_URL
 
 _ALL: Final = re.compile(r"\^?(\(?\.[*+]?\)?)?\$?")
 """Patterns that match every name: these, unless they ask for a name of a single letter."""
@@ -39,7 +40,7 @@ _LITERAL: Final = re.compile(r"[A-Za-z0-9_-]+")
 _WHOLE: Final = re.compile(rf"\^({_LITERAL.pattern})\$")
 """The pattern of a single name."""
 _EMPTY_CHOICE: Final = re.compile(r"^\||(?<!\\)\|$")
-_NOT_IN_A_URL: Final = re.compile(r"[\s<>\"{}|\\^`]")
+_NOT_IN_A_URL: Final = re.compile(NOT_IN_A_URL)
 _SPACE: Final = re.compile(r"^\^?\s|(?<!\\)\s\$?$")
 _GLOB: Final = re.compile(r"(?<=[A-Za-z0-9_-])\*")
 """As shells and Kafka's ACLs write any characters."""

@@ -34,8 +34,9 @@ _NAME_OF_SEVERAL: Final = 40
 LONGEST_LINK: Final = 2000
 """Characters of a URL. Slack takes 3,000, a card of Teams 28 KB in all, and in the URL of a group
 each letter that is not ASCII takes six or more."""
-_URL: Final = re.compile(r"https?://[^\s<>\"{}|\\^`]+")
-"""Without characters that must be encoded in a URL."""
+NOT_IN_A_URL: Final = r"[\s<>\"{}|\\^`]"
+"""Characters that must be encoded there."""
+_URL: Final = re.compile(rf"https?://(?:(?!{NOT_IN_A_URL}).)+")
 EVENTS: Final = {
     NoticeEvent.REMIND: "Still ",
     NoticeEvent.ESCALATE: "Now ",

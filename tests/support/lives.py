@@ -23,9 +23,9 @@ Actions (of partition 0, or of partition 1 after `p1`):
     commits away, back  only the commits cannot be read
     restart             lagwatch starts again and reads all commits from the beginning
     lagwatch away, back lagwatch does not run; it starts again with its last checkpoint
-    lagwatch stands, goes
-                        it stands still, as a frozen machine does; it goes on: what was committed
-                        meanwhile comes at once, after log ends were read
+    lagwatch frozen, thawed
+                        its process is stopped; it goes on: commits made meanwhile arrive at once,
+                        after log ends were read
     recreate            the topic is deleted and created with another id
     notice              lagwatch learns of it
 
@@ -268,8 +268,8 @@ class World:
         self._saved: bytes | None = None
         """The checkpoint, while lagwatch does not run."""
         self._kept: list[_Made] | None = None
-        """Commits made while lagwatch stands still, until it has read log ends again."""
-        self._stands = False
+        """Commits made while lagwatch is frozen, until it has read log ends again."""
+        self._frozen = False
         self._round_ms = 0
         self._members = ""
         self._names = tuple(settings.get("topics", TOPIC).split(","))
@@ -336,7 +336,7 @@ class World:
     def round(self, at_s: int) -> Mapping[int, PartitionVerdict]:
         """Read log ends, judge; verdicts by partition."""
         self._now_ms = START_MS + 1000 * at_s
-        if self._saved is not None or self._stands:
+        if self._saved is not None or self._frozen:
             return {}
         if not self._away:
             self._tell_log_ends(before_ms=0 if self._kept is None else 1500)
@@ -406,10 +406,10 @@ class World:
             case "back":
                 saved, self._saved = self._saved, None
                 self._begin(saved)
-            case "stands":
-                self._stands, self._kept = True, []
-            case "goes":
-                self._stands = False
+            case "frozen":
+                self._frozen, self._kept = True, []
+            case "thawed":
+                self._frozen = False
 
     def _tell(self, report: Report) -> None:
         if self._saved is not None:
