@@ -25,6 +25,8 @@ _CLUSTER: Final = {"log_end_interval_s": 1, "group_interval_s": 1}
 _RATE: Final = 50
 _LATE_S: Final = 70
 """A silence is a stop after 20 s here, a member is gone after 6 s; machines may be slow."""
+_NO_SHORT_JOB: Final = 10
+"""Commits after which a first run is longer than that of a short job, which is 7 s here."""
 
 
 def _killed(scene: Scene) -> None:
@@ -32,7 +34,7 @@ def _killed(scene: Scene) -> None:
     with running(producer_of(scene.kafka, topic, rate=_RATE)):
         with consumer_process(scene.kafka, group, topic) as process:
             scene.both(group, topic, "OK", timeout_s=_LATE_S)
-            _wait_commits(scene, group, topic)
+            _wait_commits(scene, group, topic, count=_NO_SHORT_JOB)
             process.kill()
         scene.both(group, topic, "STOP", "stopped", timeout_s=_LATE_S)
         with consumer_process(scene.kafka, group, topic):
@@ -45,7 +47,7 @@ def _closed(scene: Scene) -> None:
     with running(producer_of(scene.kafka, topic, rate=_RATE)):
         with running(reading(scene.kafka, group, topic, properties=quick)):
             scene.both(group, topic, "OK", timeout_s=_LATE_S)
-            _wait_commits(scene, group, topic, count=10)  # who works for longer is no short job
+            _wait_commits(scene, group, topic, count=_NO_SHORT_JOB)
         scene.both(group, topic, "STOP", "stopped", timeout_s=_LATE_S)
         with running(reading(scene.kafka, group, topic, properties=quick)):
             scene.both(group, topic, "OK", timeout_s=_LATE_S)
@@ -58,7 +60,7 @@ def _hanging(scene: Scene) -> None:
         consumer_process(scene.kafka, group, topic) as process,
     ):
         scene.both(group, topic, "OK", timeout_s=_LATE_S)
-        _wait_commits(scene, group, topic)
+        _wait_commits(scene, group, topic, count=_NO_SHORT_JOB)
         process.send_signal(signal.SIGSTOP)
         scene.both(group, topic, "STOP", "stopped", timeout_s=_LATE_S)
         process.send_signal(signal.SIGCONT)
