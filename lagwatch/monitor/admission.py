@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Collection
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +91,16 @@ class Admission:
             self._waiting_number > _MOST_WAITING or now_ms - self._waiting[0][1] > _LONGEST_WAIT_MS
         ):
             self._admit_next(now_ms)
+
+    def set_back(self, at_ms: EpochMs) -> None:
+        """The clock was set back to this instant: what waits was seen by then.
+
+        Otherwise it would wait, and all that comes after it, until the clock shows that time again.
+        """
+        self._waiting = deque(
+            (_seen_by(report, at_ms), EpochMs(min(arrived_ms, at_ms)), number)
+            for report, arrived_ms, number in self._waiting
+        )
 
     def admit_all(self, now_ms: EpochMs) -> None:
         """Admit everything that waits, in order of arrival."""
@@ -341,6 +352,12 @@ def _seen_ms(report: _Waiting, arrived_ms: EpochMs, _: int) -> EpochMs:
     if isinstance(report, SharesSeen):
         return EpochMs(0)  # with the commits before it
     return report.observed_ms if isinstance(report, Commits) else arrived_ms
+
+
+def _seen_by(report: _Waiting, at_ms: EpochMs) -> _Waiting:
+    if not isinstance(report, Commits):
+        return report
+    return replace(report, observed_ms=EpochMs(min(report.observed_ms, at_ms)))
 
 
 def _removed_later(report: Commits, removed: Slots) -> Bools:

@@ -633,6 +633,7 @@ class ClusterMonitor:
             return False
         if report.started_ms < self._live.data_ms:
             self._live.set_back(report.started_ms)
+            self._admission.set_back(report.started_ms)
             self._held = None  # it is of a time that has not come
             self.complete_ms = min(self.complete_ms, report.started_ms)
         new = self.history.latest() < 0

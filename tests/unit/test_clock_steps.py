@@ -67,3 +67,19 @@ def test_a_group_that_stops_after_the_clock_was_set_back_is_found(steps_s: list[
     shown = groups.go_on(1500, reads=False)
 
     assert shown[-1] == (Rule.STOPPED, Rule.STALLED)
+
+
+def test_a_commit_that_waits_while_the_clock_is_set_back_holds_up_no_other() -> None:
+    groups = _Groups(stop_after_ms=25_000, stall_after_ms=25_000)
+    groups.go_on(200)
+    groups.cluster.wait(1)  # it is newer than all log ends
+    groups.cluster.grow("t", 100)
+    groups.offset += 100
+    groups.cluster.commit("healthy", "t", 0, groups.offset - 50)
+    groups.cluster.step_clock(-_HOUR_S)
+
+    healthy, stalled = zip(*groups.go_on(100), strict=True)
+
+    assert set(healthy) <= {Rule.PROGRESSING, Rule.PAUSED}
+    assert set(stalled) == {Rule.STALLED}
+    assert groups.cluster.judge().rows.committed[0] == groups.offset - 50
