@@ -113,6 +113,8 @@ def test_a_rolling_restart_of_three_brokers_makes_no_notice(three_brokers: Embed
             for group in groups:
                 shown = f"{group} ({watched.mode}): {watched.shown[group]}"
                 assert not watched.statuses(group) & {"ERR", "WARN"}, shown
+        # groups are asked for more seldom than log ends: the last moves may be shown by now only
+        moved |= _coordinators(watches[0], groups) - before
 
     assert moved, "no coordinator moved"
 
