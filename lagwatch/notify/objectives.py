@@ -189,9 +189,11 @@ class Objectives:
 
         `missed`: the limits that it missed last; None: it missed none, or they are not known after
         a restart. `only_limits`: nothing else was wrong. Whether `catch_up_within_s` would still be
-        missed is not known.
+        missed is not known. A budget that was spent too fast would be so for a while yet.
         """
         found = self.by_policy.get(policy)
+        if missed is not None and missed.share > 0 and found is None:
+            return Reason.LIMIT_REMOVED
         if missed is not None and missed != found and missed.missed(seen, None):
             return Reason.LIMIT_REMOVED if found is None else Reason.LIMIT_CHANGED
         return Reason.LIMIT_REMOVED if found is None and only_limits else None

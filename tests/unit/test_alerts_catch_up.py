@@ -168,6 +168,23 @@ def test_an_incident_whose_limit_is_taken_away_has_not_healed(limits, now, reaso
     assert [each.decision.reason for each in scene.decided[1:]] == [reason]
 
 
+def test_a_spent_budget_whose_limit_is_taken_away_has_not_healed() -> None:
+    scene = Scene(max_lag=100, objective_share=0.999)
+    scene.reads(6, 60)
+    scene.reads(0, 600)  # it stops, which the incident names besides the limit
+    scene.reads(10 + (scene.live.ends["orders", 0] - scene.committed - 20) // 60, 60)
+    acts = {each.decision.act for each in scene.decided}
+    scene.decided.clear()
+
+    scene.watch.use(_book())
+    scene.reads(10, 10)
+
+    assert 0 < scene.live.ends["orders", 0] - scene.committed < 100
+    assert Act.OPEN in acts
+    assert Act.CLOSE not in acts
+    assert [each.decision.reason for each in scene.decided] == [Reason.LIMIT_REMOVED]
+
+
 def test_an_incident_does_not_end_before_it_began_when_the_clock_is_set_back() -> None:
     scene = Scene(max_lag=100)
     scene.reads(6, 600)
