@@ -90,6 +90,8 @@ class Reason(StrEnum):
     LIMIT_REMOVED = "limit_removed"
     """A limit was missed, and the policy has none any more."""
     LIMIT_CHANGED = "limit_changed"
+    THRESHOLD_CHANGED = "threshold_changed"
+    """As bad as when it opened, which is below the threshold that the policy has now."""
     """A limit was missed, and still would be, as the policy was before."""
     NO_POLICY = "no_policy"
     """No policy applies to the group any more."""
@@ -103,7 +105,13 @@ class Reason(StrEnum):
 
 
 UNWATCHED: Final = frozenset(
-    {Reason.LIMIT_REMOVED, Reason.LIMIT_CHANGED, Reason.NO_POLICY, Reason.NOT_FOLLOWED}
+    {
+        Reason.LIMIT_REMOVED,
+        Reason.LIMIT_CHANGED,
+        Reason.THRESHOLD_CHANGED,
+        Reason.NO_POLICY,
+        Reason.NOT_FOLLOWED,
+    }
 )
 """The configuration has changed: it is not said that the group is well."""
 

@@ -373,7 +373,7 @@ class Watch:
             # without bad windows a limit is missed, and nothing else is wrong
             tracked.troubled = tracked.troubled if bad_windows else _behind(snapshot, number)
             _sample(tracked.samples, now_ms, int(snapshot.group.total_lag[number]))
-        before = by_clock(tracked.state, policy, now_ms)
+        before = _for_channels(by_clock(tracked.state, policy, now_ms), tracked.policy, policy)
         waits = replace(policy, close_for_ms=0) if tracked.removed else policy
         after, decision = step(before, graded, waits, now_ms, muted=this.muted(group))
         if number is None or is_bad or before is not QUIET:
@@ -470,10 +470,12 @@ class Watch:
     def _unless_unwatched(
         self, graded: Graded, seen: Observation, tracked: _Tracked | None, policy: Policy
     ) -> Graded:
-        """With the reason if a group is good only because its limit was removed or changed."""
+        """With the reason if a group is good only because its policy was changed."""
         incident = None if tracked is None else tracked.state.incident
         if tracked is None or incident is None or graded.severity is not GroupStatus.OK:
             return graded
+        if graded.reason is Reason.BELOW_THRESHOLD and incident.severity < policy.threshold:
+            return replace(graded, reason=Reason.THRESHOLD_CHANGED)
         reason = self._objectives.not_watched(
             tracked.missed, policy.name, seen, only_limits=incident.named == frozenset()
         )
@@ -643,6 +645,18 @@ def _has_gone_quiet(
         window in tracked.bad_ms and at_ms <= tracked.bad_ms[window] + policy.close_for_ms
         for window, at_ms in zip(paused.tolist(), moved_ms.tolist(), strict=True)
     )
+
+
+def _for_channels(state: State, last: Policy | None, policy: Policy) -> State:
+    """Without the pause that follows a close, if other channels are to hear of this incident.
+
+    `last`: the policy of the incident that closed. Those channels have heard nothing of it.
+    """
+    if state.incident is not None or last is None or policy.burrow:
+        return state
+    if set(policy.channels) <= set(last.channels):
+        return state
+    return replace(state, quiet_until_ms=None, last_severity=None)
 
 
 def _take_up(tracked: _Tracked, snapshot: ClusterSnapshot, number: int) -> None:

@@ -49,6 +49,7 @@ _UNWATCHED: Final = "No longer watched"
 _WHY_UNWATCHED: Final[Mapping[str, str]] = {
     Reason.LIMIT_REMOVED.value: "the limit was removed from the configuration",
     Reason.LIMIT_CHANGED.value: "the limit was changed in the configuration",
+    Reason.THRESHOLD_CHANGED.value: "the threshold of its policy was changed in the configuration",
     Reason.NO_POLICY.value: "the configuration has no policy for the group any more",
     Reason.NOT_FOLLOWED.value: "group_allow or group_deny of the cluster leaves the group out",
 }

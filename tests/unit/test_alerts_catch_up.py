@@ -154,6 +154,7 @@ def test_a_notice_about_a_limit_lists_who_is_behind_and_how_fast_that_grows() ->
         ({"max_lag": 100}, {"max_lag": 1_000_000}, Reason.LIMIT_CHANGED),
         ({"max_time_lag_s": 30}, {"max_lag": 1_000_000}, Reason.LIMIT_CHANGED),
         ({"max_lag": 100}, {"group": "^other$"}, Reason.NO_POLICY),
+        ({"max_lag": 100}, {"max_lag": 100, "threshold": "never"}, Reason.THRESHOLD_CHANGED),
     ],
 )
 def test_an_incident_whose_limit_is_taken_away_has_not_healed(limits, now, reason) -> None:
