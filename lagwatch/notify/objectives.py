@@ -162,6 +162,8 @@ class Objectives:
         self._behind: dict[Key, _Behind] = {}
         self._missed_ms: dict[Key, int] = {}
         """Since when each limit is missed without a break."""
+        self._unsure: set[Key] = set()
+        """Limits of which it was not known in the last round whether they are missed."""
         self._found_missed: set[Key] = set()
         """Limits that were missed when the lag of their group was first known."""
         self._first_ms: int | None = None
@@ -255,6 +257,7 @@ class Objectives:
         is_open = _is_open(found, seen, remaining_s, missed_before=missed_before)
         if is_open and not (missed or found.share):
             # whether it is kept is not known: an incident stays as it is
+            self._unsure.add(key)
             stays = seen.status < severity if missed_before else seen.status is GroupStatus.OK
             return (replace(seen, status=GroupStatus.UNKNOWN) if stays else seen), ""
         at_least = False
@@ -269,6 +272,7 @@ class Objectives:
         if not missed:
             self._missed_ms.pop(key, None)
             self._found_missed.discard(key)
+        self._unsure.discard(key)
         if not missed or not self._worsens(seen, severity, limit, now_ms):
             return seen, missed
         if 0 <= seen.since_ms <= began_ms:
@@ -294,8 +298,11 @@ class Objectives:
         bound = seen.time_lag_open and 0 < found.max_time_lag_ms < seen.time_lag_ms
         if key not in self._missed_ms and (bound or not known_before):
             self._found_missed.add(key)
-        before_ms = min(self._missed_ms.get(key, now_ms), now_ms)
-        self._missed_ms[key] = min(before_ms, found.since_ms(seen, now_ms))
+        since_ms = found.since_ms(seen, now_ms)
+        if key not in self._missed_ms and known_before and not bound and key not in self._unsure:
+            # offsets that were set back wait for messages that are older than the trouble
+            since_ms = max(since_ms, self._before_ms)
+        self._missed_ms[key] = min(self._missed_ms.get(key, now_ms), now_ms, since_ms)
         return self._missed_ms[key]
 
     def _remaining_s(

@@ -169,6 +169,19 @@ def test_an_incident_whose_limit_is_taken_away_has_not_healed(limits, now, reaso
     assert [each.decision.reason for each in scene.decided[1:]] == [reason]
 
 
+def test_a_limit_is_not_missed_since_before_the_offsets_were_set_back() -> None:
+    scene = Scene(max_time_lag_s=10)
+    scene.reads(10, 600)
+    good_ms = scene.live.now_ms
+    scene.committed -= 400
+    scene.reads(10, 30)
+
+    (opened,) = scene.decided
+    assert "behind in time" in opened.missed
+    assert opened.after.incident is not None
+    assert opened.after.incident.since_ms >= good_ms
+
+
 def test_a_spent_budget_whose_limit_is_taken_away_has_not_healed() -> None:
     scene = Scene(max_lag=100, objective_share=0.999)
     scene.reads(6, 60)

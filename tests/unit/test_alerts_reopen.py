@@ -1,5 +1,7 @@
 """The pause that follows the end of an incident, where a group has several policies."""
 
+from typing import Any
+
 import pytest
 
 from lagwatch.config.alerts import AlertsSettings
@@ -22,15 +24,13 @@ class _Reader:
             "orders": {"topic": "^orders$", "channels": [orders_to]},
             "audit": {"topic": "^audit$", "channels": ["audit"]},
         }
-        book = PolicyBook(
-            AlertsSettings(
-                webhook={"orders": _HOOK, "audit": _HOOK},
-                policies={
-                    name: {"close_for_s": 0, "reopen_s": 900, **each}
-                    for name, each in policies.items()
-                },
-            )
-        )
+        settings: dict[str, Any] = {
+            "webhook": {"orders": _HOOK, "audit": _HOOK},
+            "policies": {
+                name: {"close_for_s": 0, "reopen_s": 900, **each} for name, each in policies.items()
+            },
+        }
+        book = PolicyBook(AlertsSettings(**settings))
         self.live = Live()
         self.live.topics(orders=1, audit=1)
         self.queries = SnapshotQueries({"here": self.live.monitor}, health=tuple)
