@@ -71,6 +71,8 @@ class Reason(StrEnum):
     REMINDER_DUE = "reminder_due"
     HANDED_ON = "handed_on"
     """Open for so long that it is sent to further channels of the policy."""
+    OTHER_POLICY = "other_policy"
+    """It goes on under another policy, whose channels have not heard of it."""
     ACKNOWLEDGED = "acknowledged"
     """No reminder: the incident is acknowledged."""
     ALREADY_SENT = "already_sent"
@@ -193,6 +195,8 @@ class Graded:
     """The kinds of trouble of an observation that is bad."""
     lost: int = 0
     """Messages lost and not acknowledged, of an observation that is bad."""
+    unheard: bool = False
+    """Its policy has channels that have not heard of the open incident, which is another one's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -614,12 +618,24 @@ def _due(
         return NoticeEvent.ESCALATE, Reason.ESCALATED
     if (reason := _worse(state, incident, graded, policy, now_ms)) is not None:
         return NoticeEvent.ESCALATE, reason
-    waited_ms = now_ms - incident.opened_ms
-    if policy.escalate_ms and not incident.handed_on and waited_ms >= policy.escalate_ms:
-        return NoticeEvent.REMIND, Reason.HANDED_ON
+    if (reason := _for_others(incident, graded, policy, now_ms)) is not None:
+        return NoticeEvent.REMIND, reason
     if incident.severity < incident.notified and not policy.send_once:
         return NoticeEvent.DE_ESCALATE, Reason.DE_ESCALATED
     return _repeated(incident, policy, now_ms)
+
+
+def _for_others(
+    incident: Incident, graded: Graded, policy: Policy, now_ms: EpochMs
+) -> Reason | None:
+    """Why further channels are to hear of an incident now."""
+    waited_ms = now_ms - incident.opened_ms
+    if policy.escalate_ms and not incident.handed_on and waited_ms >= policy.escalate_ms:
+        return Reason.HANDED_ON
+    if not graded.unheard or graded.severity is not incident.severity:
+        return None
+    lasted_ms = policy.open_for_ms if graded.since_ms is None else now_ms - graded.since_ms
+    return Reason.OTHER_POLICY if lasted_ms >= policy.open_for_ms else None
 
 
 def _worse(

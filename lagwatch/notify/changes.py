@@ -383,7 +383,10 @@ def page_link(root: str, cluster: str, group: str) -> str:
 
 
 def _channels(decided: Decided) -> tuple[str, ...]:
-    """The channels of the policy; those of its escalation once the incident is handed on."""
+    """The channels of the policy; those of its escalation once the incident is handed on.
+
+    Only those that have not heard of it where that is the reason.
+    """
     policy, incident = decided.policy, decided.after.incident
     if decided.decision.reason is Reason.HANDED_ON:
         return policy.escalate_to

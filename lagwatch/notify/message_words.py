@@ -189,6 +189,8 @@ def _sent_because(notice: Notice) -> str:
     why = []
     if notice.reason == Reason.HANDED_ON.value:
         why.append("escalated")
+    if notice.reason == Reason.OTHER_POLICY.value:
+        why.append("began under another policy")
     if notice.reason == Reason.MUTE_ENDED.value:
         why.append("its mute has ended")
     if notice.verdict.get("acknowledged"):

@@ -18,6 +18,7 @@ from lagwatch.core.incident import (
     QUIET,
     Decision,
     Graded,
+    NoticeEvent,
     Observation,
     Policy,
     Reason,
@@ -73,6 +74,8 @@ class _Tracked:
     policy: Policy | None = None
     """Under which its incident opened, or its verdict is bad."""
     policy_name: str = ""
+    heard: frozenset[str] = frozenset()
+    """Channels that notices of its incident were for."""
     incident: str = ""
     complete: float = 0.0
     restored: bool = False
@@ -122,6 +125,8 @@ class Decided:
     before: State
     after: State
     decision: Decision
+    unheard: tuple[str, ...]
+    """Channels of the policy that no notice of the incident was for."""
     complete: float
     samples: tuple[tuple[int, int], ...]
     missed: str
@@ -205,6 +210,7 @@ class Watch:
         self._policies.clear()
         for tracked in self._tracked.values():
             tracked.policy = book.by_name.get(tracked.policy_name)
+            tracked.heard = book.channels  # those that are new to it are told at once
 
     @property
     def in_trouble(self) -> frozenset[str]:
@@ -290,9 +296,12 @@ class Watch:
         for decision in decided:
             tracked = self._tracked.setdefault(decision.group, decision.tracked)
             tracked.policy, tracked.policy_name = decision.policy, decision.policy.name
+            if decision.decision.event is not NoticeEvent.NOTHING:
+                tracked.heard |= {*decision.policy.channels}
             tracked.incident = decision.incident if decision.after.incident is not None else ""
             tracked.last = decision.last
             if decision.after.incident is None:
+                tracked.heard = frozenset()
                 tracked.lost_in_all, tracked.lost_in_all_at_most = 0, False
             self._set(decision.group, tracked, decision.after)
 
@@ -319,6 +328,7 @@ class Watch:
             state=state,
             policy=policy,
             policy_name=kept.policy,
+            heard=self._book.channels,
             incident=kept.incident,
             complete=kept.complete,
             restored=bool(kept.incident),
@@ -374,6 +384,8 @@ class Watch:
             tracked.troubled = tracked.troubled if bad_windows else _behind(snapshot, number)
             _sample(tracked.samples, now_ms, int(snapshot.group.total_lag[number]))
         before = _for_channels(by_clock(tracked.state, policy, now_ms), tracked.policy, policy)
+        unheard = tuple(each for each in policy.channels if each not in tracked.heard)
+        graded = replace(graded, unheard=bool(unheard and tracked.heard))
         waits = replace(policy, close_for_ms=0) if tracked.removed else policy
         after, decision = step(before, graded, waits, now_ms, muted=this.muted(group))
         if number is None or is_bad or before is not QUIET:
@@ -391,6 +403,7 @@ class Watch:
             before=before,
             after=after,
             decision=decision,
+            unheard=unheard,
             complete=tracked.complete,
             samples=tuple(tracked.samples),
             missed=missed,

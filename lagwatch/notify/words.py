@@ -453,15 +453,22 @@ def growth(curve: Sequence[tuple[int, int]], since_ms: int) -> str:
     return f"{word} by {counted(abs(round(per_minute)), 'message')} a minute"
 
 
+def _sent_because(notice: Notice) -> Iterator[str]:
+    """Why a notice of an open incident is sent now, if nothing has become worse."""
+    if notice.reason == Reason.HANDED_ON.value:
+        who = "; somebody has acknowledged it" if notice.verdict.get("acknowledged") else ""
+        yield f"Escalated: the incident is still open{who}; other channels were notified before."
+    if notice.reason == Reason.OTHER_POLICY.value:
+        yield "The incident began under another policy, whose channels were notified before."
+    if notice.reason == Reason.MUTE_ENDED.value:
+        yield "A mute of the group has ended, which held back notices of this incident."
+
+
 def _trouble(notice: Notice) -> Iterator[str]:
     verdict = notice.verdict
     partitions = verdict.get("partitions", ())
     began = instant(notice.since_ms, notice.zone)
-    if notice.reason == Reason.HANDED_ON.value:
-        who = "" if not verdict.get("acknowledged") else "; somebody has acknowledged it"
-        yield f"Escalated: the incident is still open{who}; other channels were notified before."
-    if notice.reason == Reason.MUTE_ENDED.value:
-        yield "A mute of the group has ended, which held back notices of this incident."
+    yield from _sent_because(notice)
     if became := _became(notice):
         yield became
     if not _only_lost(notice):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lagwatch.config.alerts import AlertsSettings
-from lagwatch.core.incident import Reason
+from lagwatch.core.incident import NoticeEvent, Reason
 from lagwatch.core.model import EpochMs
 from lagwatch.notify.policies import PolicyBook
 from lagwatch.notify.watch import Decided, Watch
@@ -19,9 +19,9 @@ _STEP_S = 10
 class _Reader:
     """A group that reads two topics, each with a policy of its own."""
 
-    def __init__(self, orders_to: str) -> None:
-        policies = {
-            "orders": {"topic": "^orders$", "channels": [orders_to]},
+    def __init__(self, orders_to: str, orders_for_s: int = 0) -> None:
+        policies: dict[str, dict[str, Any]] = {
+            "orders": {"topic": "^orders$", "channels": [orders_to], "for_s": orders_for_s},
             "audit": {"topic": "^audit$", "channels": ["audit"]},
         }
         settings: dict[str, Any] = {
@@ -74,3 +74,27 @@ def test_trouble_is_held_back_only_from_channels_that_heard_of_the_last_one(
         ("audit", Reason.HEALED),
     ]
     assert (second[0].policy.name, second[0].decision.reason) == ("orders", reason)
+
+
+@pytest.mark.parametrize("for_s", [0, 300])
+def test_an_incident_that_goes_on_under_another_policy_is_sent_to_its_channels(for_s: int) -> None:
+    group = _Reader("orders", for_s)
+    group.reads("orders", "audit", for_s=600)
+    first = group.reads("orders", for_s=900)
+    both = group.reads(for_s=900)
+    second = group.reads("audit", for_s=60)
+
+    sent = [
+        (each.policy.name, each.decision.event, each.decision.reason, each.unheard)
+        for each in first + both + second
+        if each.decision.event is not NoticeEvent.NOTHING
+    ]
+    began_ms = group.live.now_ms - 960_000
+    assert second == []
+    incident = both[-1].after.incident
+    assert incident is not None
+    assert (incident.notified_ms or 0) >= began_ms + for_s * 1000
+    assert sent == [
+        ("audit", NoticeEvent.OPEN, Reason.FIRST, ("audit",)),
+        ("orders", NoticeEvent.REMIND, Reason.OTHER_POLICY, ("orders",)),
+    ]
