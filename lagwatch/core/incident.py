@@ -92,9 +92,9 @@ class Reason(StrEnum):
     LIMIT_REMOVED = "limit_removed"
     """A limit was missed, and the policy has none any more."""
     LIMIT_CHANGED = "limit_changed"
+    """A limit was missed, and still would be, as the policy was before."""
     THRESHOLD_CHANGED = "threshold_changed"
     """As bad as when it opened, which is below the threshold that the policy has now."""
-    """A limit was missed, and still would be, as the policy was before."""
     NO_POLICY = "no_policy"
     """No policy applies to the group any more."""
     NOT_FOLLOWED = "not_followed"
@@ -618,24 +618,12 @@ def _due(
         return NoticeEvent.ESCALATE, Reason.ESCALATED
     if (reason := _worse(state, incident, graded, policy, now_ms)) is not None:
         return NoticeEvent.ESCALATE, reason
-    if (reason := _for_others(incident, graded, policy, now_ms)) is not None:
-        return NoticeEvent.REMIND, reason
-    if incident.severity < incident.notified and not policy.send_once:
-        return NoticeEvent.DE_ESCALATE, Reason.DE_ESCALATED
-    return _repeated(incident, policy, now_ms)
-
-
-def _for_others(
-    incident: Incident, graded: Graded, policy: Policy, now_ms: EpochMs
-) -> Reason | None:
-    """Why further channels are to hear of an incident now."""
     waited_ms = now_ms - incident.opened_ms
     if policy.escalate_ms and not incident.handed_on and waited_ms >= policy.escalate_ms:
-        return Reason.HANDED_ON
-    if not graded.unheard or graded.severity is not incident.severity:
-        return None
-    lasted_ms = policy.open_for_ms if graded.since_ms is None else now_ms - graded.since_ms
-    return Reason.OTHER_POLICY if lasted_ms >= policy.open_for_ms else None
+        return NoticeEvent.REMIND, Reason.HANDED_ON
+    if incident.severity < incident.notified and not policy.send_once:
+        return NoticeEvent.DE_ESCALATE, Reason.DE_ESCALATED
+    return _repeated(incident, graded, policy, now_ms)
 
 
 def _worse(
@@ -648,8 +636,19 @@ def _worse(
     return Reason.LOSS_GREW if _has_grown(incident, graded, now_ms) else None
 
 
-def _repeated(incident: Incident, policy: Policy, now_ms: EpochMs) -> tuple[NoticeEvent, Reason]:
-    """Whether a reminder is due."""
+def _is_for_others(incident: Incident, graded: Graded, policy: Policy, now_ms: EpochMs) -> bool:
+    """Are channels to hear of an incident that went on under their policy for long enough?"""
+    if not graded.unheard or graded.severity is not incident.severity:
+        return False
+    return graded.since_ms is None or now_ms - graded.since_ms >= policy.open_for_ms
+
+
+def _repeated(
+    incident: Incident, graded: Graded, policy: Policy, now_ms: EpochMs
+) -> tuple[NoticeEvent, Reason]:
+    """The notice that is due while nothing changes: for further channels, or a reminder."""
+    if _is_for_others(incident, graded, policy, now_ms):
+        return NoticeEvent.REMIND, Reason.OTHER_POLICY
     if policy.send_once:
         return NoticeEvent.NOTHING, Reason.SEND_ONCE
     notified_ms = now_ms if incident.notified_ms is None else incident.notified_ms

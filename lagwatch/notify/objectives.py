@@ -209,6 +209,7 @@ class Objectives:
         for known in (self._behind, self._missed_ms):
             for key in [key for key in known if key[0] == group]:
                 known.pop(key)
+        self._unsure = {key for key in self._unsure if key[0] != group}
 
     def spent_since(self, since_ms: int, now_ms: int) -> Mapping[Key, Spent]:
         """Budgets of which something was spent after an instant.

@@ -210,7 +210,9 @@ class Watch:
         self._policies.clear()
         for tracked in self._tracked.values():
             tracked.policy = book.by_name.get(tracked.policy_name)
-            tracked.heard = book.channels  # those that are new to it are told at once
+            if tracked.incident:
+                # a reload sends it to the channels that its group has by then
+                tracked.heard = book.channels
 
     @property
     def in_trouble(self) -> frozenset[str]:
@@ -328,7 +330,7 @@ class Watch:
             state=state,
             policy=policy,
             policy_name=kept.policy,
-            heard=self._book.channels,
+            heard=self._book.channels if kept.incident else frozenset(),
             incident=kept.incident,
             complete=kept.complete,
             restored=bool(kept.incident),
@@ -373,9 +375,11 @@ class Watch:
         ):
             graded = Graded(severity=None, reason=Reason.NOT_JUDGED)
         is_bad = graded.severity in (GroupStatus.WARN, GroupStatus.ERR)
+        unheard = tuple(each for each in policy.channels if each not in tracked.heard)
         lost, at_most, lost_ms = loss(snapshot, number, graded.kinds)
         _note_loss(tracked, graded, lost, at_most=at_most)
         if is_bad and number is not None:
+            graded = replace(graded, unheard=bool(unheard and tracked.heard))
             tracked.restored = False
             tracked.missed = self._objectives.by_policy.get(policy.name) if missed else None
             tracked.complete = float(snapshot.group.complete[number])
@@ -384,8 +388,6 @@ class Watch:
             tracked.troubled = tracked.troubled if bad_windows else _behind(snapshot, number)
             _sample(tracked.samples, now_ms, int(snapshot.group.total_lag[number]))
         before = _for_channels(by_clock(tracked.state, policy, now_ms), tracked.policy, policy)
-        unheard = tuple(each for each in policy.channels if each not in tracked.heard)
-        graded = replace(graded, unheard=bool(unheard and tracked.heard))
         waits = replace(policy, close_for_ms=0) if tracked.removed else policy
         after, decision = step(before, graded, waits, now_ms, muted=this.muted(group))
         if number is None or is_bad or before is not QUIET:
@@ -665,9 +667,9 @@ def _for_channels(state: State, last: Policy | None, policy: Policy) -> State:
 
     `last`: the policy of the incident that closed. Those channels have heard nothing of it.
     """
-    if state.incident is not None or last is None or policy.burrow:
+    if state.quiet_until_ms is None or state.incident is not None:
         return state
-    if set(policy.channels) <= set(last.channels):
+    if last is None or policy.burrow or set(policy.channels) <= set(last.channels):
         return state
     return replace(state, quiet_until_ms=None, last_severity=None)
 

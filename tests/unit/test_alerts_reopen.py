@@ -30,11 +30,11 @@ class _Reader:
                 name: {"close_for_s": 0, "reopen_s": 900, **each} for name, each in policies.items()
             },
         }
-        book = PolicyBook(AlertsSettings(**settings))
+        self.book = PolicyBook(AlertsSettings(**settings))
         self.live = Live()
         self.live.topics(orders=1, audit=1)
         self.queries = SnapshotQueries({"here": self.live.monitor}, health=tuple)
-        self.watch = Watch("here", book, [], {}, started_ms=self.live.now_ms)
+        self.watch = Watch("here", self.book, [], {}, started_ms=self.live.now_ms)
 
     def reads(self, *topics: str, for_s: int) -> list[Decided]:
         """What is decided while it reads these topics, and not the others."""
@@ -97,4 +97,20 @@ def test_an_incident_that_goes_on_under_another_policy_is_sent_to_its_channels(f
     assert sent == [
         ("audit", NoticeEvent.OPEN, Reason.FIRST, ("audit",)),
         ("orders", NoticeEvent.REMIND, Reason.OTHER_POLICY, ("orders",)),
+    ]
+
+
+def test_a_reload_while_nothing_is_open_does_not_count_as_heard() -> None:
+    group = _Reader("orders")
+    group.reads("orders", "audit", for_s=600)
+    group.reads("orders", for_s=900)
+    group.reads("orders", "audit", for_s=60)
+    group.watch.use(group.book)
+    group.reads("orders", "audit", for_s=60)
+    group.reads("orders", for_s=900)
+
+    both = group.reads(for_s=900)
+
+    assert [each.unheard for each in both if each.decision.reason is Reason.OTHER_POLICY] == [
+        ("orders",)
     ]
