@@ -107,4 +107,7 @@ def _seconds(text: str) -> float:
     except (ValueError, KeyError):
         message = f"--for {text}: is no duration. Write 90s, 30m, 2h or 1d."
         raise SourceError(cluster="", kind="protocol", message=message, retryable=False) from None
+    if not seconds > 0:
+        message = f"--for {text}: a mute must last. Write 90s, 30m, 2h or 1d."
+        raise SourceError(cluster="", kind="protocol", message=message, retryable=False)
     return seconds

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Any, Final
 from urllib.parse import quote, urlencode
 from zoneinfo import ZoneInfo
@@ -13,6 +14,7 @@ from lagwatch.cli.options import user
 from lagwatch.cli.output import local_time, print_json, short_name, zone_of
 from lagwatch.cli.reporting import Exit, complain, reported
 from lagwatch.core.words import counted
+from lagwatch.ports.alerts import MessageState
 
 _ROOT: Final = "/api/v1/alerts"
 _PARTS: Final = {"cluster": "cluster {cluster}", "channel": "channel {group}", "history": "history"}
@@ -40,6 +42,14 @@ _RETRY = """
 """
 
 
+class IncidentState(StrEnum):
+    """Which incidents to show."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    ALL = "all"
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(incidents)
@@ -51,7 +61,7 @@ def register(app: typer.Typer) -> None:
 @reported(Exit.ERROR)
 def incidents(
     *,
-    state: Annotated[str, typer.Option(help="open, closed or all.")] = "open",
+    state: Annotated[IncidentState, typer.Option(help="Which ones.")] = IncidentState.OPEN,
     cluster: Annotated[str, typer.Option(help="Only this cluster.")] = "",
     group: Annotated[str, typer.Option(help="Only this group.")] = "",
     limit: Limit = 100,
@@ -60,7 +70,7 @@ def incidents(
 ) -> None:
     """Show incidents, newest first."""
     wanted = {
-        "state": "" if state == "all" else state,
+        "state": "" if state is IncidentState.ALL else state.value,
         "cluster": cluster,
         "group": group,
     }
@@ -110,8 +120,8 @@ def acknowledge(
 def notices(
     *,
     state: Annotated[
-        str, typer.Option(help="waiting, queued, delivered, dead or unreadable; all if not given.")
-    ] = "",
+        MessageState | None, typer.Option(help="Only those in it; all if not given.")
+    ] = None,
     channel: Annotated[str, typer.Option(help="Only this channel.")] = "",
     cluster: Annotated[str, typer.Option(help="Only this cluster.")] = "",
     group: Annotated[str, typer.Option(help="Only this group.")] = "",
@@ -120,7 +130,12 @@ def notices(
     as_json: AsJson = False,
 ) -> None:
     """Show the newest notice of each incident and channel, and why it is not delivered."""
-    wanted = {"state": state, "channel": channel, "cluster": cluster, "group": group}
+    wanted = {
+        "state": "" if state is None else state.value,
+        "channel": channel,
+        "cluster": cluster,
+        "group": group,
+    }
     found, more, zone = _newest(url, "notices", wanted, limit)
     if as_json:
         print_json(found, single=False)

@@ -67,13 +67,23 @@ def ask(
         message = f"{shown} has no {path}: it is another server, or that part is switched off there"
         raise SourceError(cluster="", kind="protocol", message=message, retryable=False)
     if response.status >= http.client.BAD_REQUEST:
-        message = f"{shown} answered {response.status}: {text.decode(errors='replace')[:300]}"
+        message = f"{shown} answered {response.status}: {_message(text)}"
         raise SourceError(cluster="", kind="protocol", message=message, retryable=False)
     try:
         return json.loads(text) if text else None
     except ValueError as error:
         message = f"{shown} did not answer as lagwatch does: --url must name its root"
         raise SourceError(cluster="", kind="protocol", message=message, retryable=False) from error
+
+
+def _message(text: bytes) -> str:
+    """The message of an error answer; the answer as it is where it is not one of lagwatch's."""
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        answer = None
+    message = answer.get("message") if isinstance(answer, dict) else None
+    return message if isinstance(message, str) else text.decode(errors="replace")[:300]
 
 
 def _remedy(error: Exception) -> str:

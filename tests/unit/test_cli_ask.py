@@ -47,6 +47,41 @@ def test_an_answer_that_is_not_of_lagwatch_is_named(command: list[str]) -> None:
     assert f"{server.url} did not answer as lagwatch" in found.stderr
 
 
+@pytest.mark.slow  # serves HTTP
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('{"error":true,"message":"end it in the file","result":{}}', ": end it in the file"),
+        ("<h1>Bad</h1>", ": <h1>Bad</h1>"),
+    ],
+)
+def test_a_refusal_is_told_in_the_words_of_the_server(body: str, said: str) -> None:
+    with receiving(Reply(status=400, body=body)) as server:
+        found = CliRunner().invoke(
+            app, ["alert", "mute", "remove", "config:x", "--url", server.url]
+        )
+
+    assert f"answered 400{said}" in " ".join(found.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [
+        ("incidents --state bogus", "'closed'"),
+        ("notices --state bogus", "'unreadable'"),
+        ("mute add x --reason y --for 0s", "--for 0s: a mute must last"),
+        ("mute add x --reason y --for nans", "--for nans: a mute must last"),
+    ],
+)
+def test_an_order_that_makes_no_sense_is_not_sent(order: str, said: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        found = CliRunner().invoke(app, ["alert", *order.split(), "--url", url])
+
+    assert found.exit_code != 0
+    assert said in found.stderr
+
+
 @pytest.mark.slow  # serves HTTPS
 @pytest.mark.parametrize("command", [["alert", "incidents"], ["status"]])
 def test_the_remedy_for_a_ca_of_ones_own_is_named(command: list[str], tmp_path: Path) -> None:
