@@ -41,6 +41,8 @@ _FAR: Final = 10
 """A consumer whose lag is this many times its step has read nearly nothing of what there is."""
 _LEAP: Final = 1.5
 """A step of so many usual ones is more than reading on."""
+_UNBIASED: Final = 2
+"""So many steps that passed no log start show how fast a consumer reads."""
 _MOST_LOSSES: Final = 10_000
 """At most this many losses wait to be recorded."""
 
@@ -245,11 +247,13 @@ class Losses:
             took_ms = self._there_ms(
                 int(row[index]), (last_ms, int(committed_ms[index])), took_ms, vacancy
             )
-            speed = _PLAUSIBLE * _fastest(window.offset, window.commit_ms)
+            usual, fastest = self._speeds(int(at[index]), window)
+            speed = _PLAUSIBLE * fastest
             away_ms = self._away_ms(int(row[index]), window, committed_ms[index], skew_ms)
             since_ms = last_ms if exact_times else None
-            readable = speed * max(took_ms, 0)
-            readable += self._kept(int(at[index]), speed * away_ms, since_ms)
+            readable = speed * max(took_ms, 0) + self._kept(
+                int(at[index]), speed * away_ms, since_ms
+            )
             if start[index] in offset[:index][same[:index]]:
                 continue  # a consumer has its messages deleted up to a commit of its own
             # a lag proves nothing while the messages may have been there when they were committed
@@ -258,7 +262,7 @@ class Losses:
             far = last_ms < gone_ms <= committed_ms[index] and 2 * skipped > step
             far &= lag[index] > _FAR * step
             # one that reads on what it has fetched goes past the log start at its usual speed
-            far &= step > _LEAP * _usual(window.offset, window.commit_ms) * max(took_ms, 0)
+            far &= step > _LEAP * usual * max(took_ms, 0)
             # Of few commits no speed is known: then only who came later cannot have read before,
             # nor fetched it. And of a poll it is not known what was committed before it.
             held_ms = self._held_ms(row[[index]])[0]
@@ -395,6 +399,24 @@ class Losses:
         began_ms = np.array([committed_ms - usual * max(gaps_ms)])
         return int(self.starts.known_at(self._table.at[[row]], began_ms)[0])
 
+    def _speeds(self, at: int, window: Entries) -> tuple[float, float]:
+        """Messages read per millisecond between commits of a window: second fastest, fastest.
+
+        The second is the usual one: the fastest may be of a leap.
+
+        Of a step that passed a log start only what is beyond it: a consumer that has skipped
+        messages before would else seem fast enough to have read what it skips now. Where nearly
+        every step passes one, it may be reading at the log start: then each counts whole.
+        """
+        offset = np.array(window.offset, np.int64)
+        before, after = offset[:-1], offset[1:]
+        start = self.starts.passed(np.full(before.size, at), before, after)
+        if (start < 0).sum() >= _UNBIASED:
+            before = np.maximum(before, start)
+        took_ms = np.maximum(np.diff(window.commit_ms), 1)
+        speeds = sorted(((after - before) / took_ms).tolist()) or [0.0]
+        return speeds[-2:][0], speeds[-1]
+
     def _away_ms(self, row: int, window: Entries, committed_ms: int, skew_ms: int) -> int:
         """For how long a row's partition was away since the first commit of its window."""
         first_ms = window.commit_ms[0] + skew_ms if window.commit_ms else int(committed_ms)
@@ -466,19 +488,3 @@ def _vacant_ms(vacancy: Vacancy | None, last_ms: int, committed_ms: int, took_ms
     began_ms = max(vacancy.since_ms, last_ms)
     vacant_ms = min(vacancy.lasted_until_ms(), committed_ms) - began_ms
     return max(took_ms - (committed_ms - last_ms - max(vacant_ms, 0)), 0)
-
-
-def _fastest(offset: list[int], commit_ms: list[int]) -> float:
-    """Most messages read per millisecond between two commits of a window."""
-    return max(_speeds(offset, commit_ms), default=0.0)
-
-
-def _usual(offset: list[int], commit_ms: list[int]) -> float:
-    """The second greatest of these speeds: the greatest may be of a leap."""
-    speeds = sorted(_speeds(offset, commit_ms))
-    return speeds[-2] if len(speeds) > 1 else max(speeds, default=0.0)
-
-
-def _speeds(offset: list[int], commit_ms: list[int]) -> list[float]:
-    steps = zip(offset, offset[1:], commit_ms, commit_ms[1:], strict=False)
-    return [(b - a) / max(t - s, 1) for a, b, s, t in steps]

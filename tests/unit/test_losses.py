@@ -329,6 +329,26 @@ def test_a_member_that_retention_overtakes_loses_what_it_cannot_have_read(rounds
     assert rounds.lost() == 50_000 - 110
 
 
+@pytest.mark.parametrize("exact_times", [True, False])
+def test_a_member_that_retention_overtakes_again_and_again_loses_messages_each_time(
+    *, exact_times: bool
+) -> None:
+    """What it skipped before is in its window too, and is no sign that it reads so fast."""
+    rounds = Rounds(exact_times=exact_times)
+    rounds.hold()
+    log_start, position, skipped = 0, 0, 0
+    for number in range(40):
+        if number >= 6 and number % 2 == 0:
+            log_start += 300
+        rounds.round(log_start, 6_000 + 150 * number)
+        skipped += max(log_start - position, 0)
+        position = max(log_start, position) + 25
+        rounds.commit(position)
+    rounds.round(log_start, 12_000)
+
+    assert rounds.lost() == skipped
+
+
 @pytest.mark.parametrize("start", [1_001, 1_005, 1_008, 1_009])
 @pytest.mark.parametrize("since", [120, 1_000])
 def test_a_member_that_reads_on_what_it_has_fetched_loses_nothing(
