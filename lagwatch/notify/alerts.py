@@ -52,7 +52,7 @@ from lagwatch.notify.unseen import Gap, UnreachableStore, UnseenStore
 from lagwatch.notify.verdict import (
     figures_json,
 )
-from lagwatch.notify.watch import Watch
+from lagwatch.notify.watch import KEEP_BAD_EVERY_MS, Watch
 from lagwatch.parts import Parts
 from lagwatch.ports.alerts import (
     IncidentAsk,
@@ -70,8 +70,6 @@ ALERTING: Final = "alerting"
 _PRUNE_EVERY_S: Final = 3600.0
 _KEEP_BUDGETS_EVERY_MS: Final = 60_000
 """How often spent error budgets are written; a crash loses no more than this."""
-_KEEP_BAD_EVERY_MS: Final = 60_000
-"""How often it is written which partitions are bad; after a crash it is as old as this at most."""
 _MOST_AT_ONCE: Final = 300
 """Decisions of a storm that are made before others may run: each takes a millisecond or two."""
 _LOOK_EVERY_S: Final = 5.0
@@ -230,6 +228,9 @@ class Alerts:
         for fault in review(self._settings):
             _log.warning("alerts_option_doubtful", option=fault.key, problem=fault.problem)
         self._greet()
+        heard = self._store.heard()
+        for watch in self._watches.values():
+            watch.take_heard(heard)
         self._configured_mutes = tuple(
             from_settings(name, mute) for name, mute in self._settings.alerts.mutes.items()
         )
@@ -288,7 +289,7 @@ class Alerts:
             self._keep_gap(snapshot.cluster, watch.gap)
         if now_ms - self._budgets_kept_ms[snapshot.cluster] >= _KEEP_BUDGETS_EVERY_MS:
             self._keep_budgets(snapshot.cluster, watch, now_ms)
-        if now_ms - self._bad_kept_ms[snapshot.cluster] >= _KEEP_BAD_EVERY_MS:
+        if now_ms - self._bad_kept_ms[snapshot.cluster] >= KEEP_BAD_EVERY_MS:
             self._keep_bad(snapshot, watch, now_ms)
         self._keep_held(snapshot.cluster, watch)
         if not decided:

@@ -57,11 +57,6 @@ class PolicyBook:
             matcher.policy.name: matcher.policy for matcher in self._matchers
         }
 
-    @property
-    def channels(self) -> frozenset[str]:
-        """All channels that any policy notifies at once."""
-        return frozenset(name for policy in self.by_name.values() for name in policy.channels)
-
     def of(self, cluster: str, group: str, topics: Iterable[str]) -> Mapping[str, Policy | None]:
         """The policy of each topic that the group reads; None: no policy applies."""
         candidates = [

@@ -20,7 +20,7 @@ from lagwatch.core.incident import (
     State,
     channel_event,
 )
-from lagwatch.core.model import UNKNOWN, EpochMs, GroupStatus
+from lagwatch.core.model import UNKNOWN, EpochMs, GroupStatus, PartitionStatus
 from lagwatch.core.trouble import kind_words, kinds_of
 from lagwatch.errors import InputError
 from lagwatch.notify.database import Database
@@ -51,6 +51,7 @@ WAITING_AGAIN: Final = (
 )
 """The same, and why it failed is kept until something of its incident is delivered."""
 
+_BAD: Final = {status.name for status in PartitionStatus} - {"OK", "UNKNOWN"}
 _ABOUT: Final = {about.value: about for about in About}
 
 _log = structlog.get_logger()
@@ -68,6 +69,8 @@ class Named:
     """When it was made."""
     log_end: int
     """-1 unknown."""
+    bad: bool = True
+    """False: a limit is missed, and nothing is wrong with the partition itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +160,17 @@ class IncidentStore:
                 if row["closed_ms"] is None:
                     self._not_readable.append((row, str(error)))
         return found
+
+    def heard(self) -> Mapping[str, frozenset[str]]:
+        """Channels that notices of each open incident were for."""
+        rows = self._database.connection.execute(
+            "SELECT i.id, n.channel FROM notices n JOIN incidents i ON i.number = n.incident"
+            " WHERE i.closed_ms IS NULL"
+        )
+        found: dict[str, set[str]] = {}
+        for row in rows:
+            found.setdefault(row["id"], set()).add(row["channel"])
+        return {incident: frozenset(channels) for incident, channels in found.items()}
 
     def end_not_readable(
         self, now_ms: int, complete: Callable[[Notice], Notice]
@@ -521,6 +535,11 @@ def _kept(row: sqlite3.Row) -> Kept:
             held_back=held_back if held_ms is None else Reason.HELD_BY_MUTE,
             quiet_until_ms=_instant(row["quiet_until_ms"]),
         )
+    named = {} if row["body"] is None else _named(row["body"])
+    bad = dict(_bad(row))
+    for place, seen in named.items():
+        if seen.bad:
+            bad[place] = max(seen.at_ms, bad.get(place, 0))
     return Kept(
         cluster=row["cluster"],
         group=row["name"],
@@ -532,8 +551,8 @@ def _kept(row: sqlite3.Row) -> Kept:
         last=None
         if row["commit_ms"] is None
         else LastSeen(commit_ms=row["commit_ms"], alive_ms=row["alive_ms"], at_least=True),
-        bad=_bad(row),
-        named={} if row["body"] is None else _named(row["body"]),
+        bad=bad,
+        named=named,
     )
 
 
@@ -545,7 +564,7 @@ def _named(body: bytes) -> Mapping[tuple[str, int], Named]:
         return {}
     return {
         (str(each["topic"]), int(each["partition"])): Named(
-            at_ms=notice.at_ms, log_end=_log_end(each)
+            at_ms=notice.at_ms, log_end=_log_end(each), bad=each.get("status") in _BAD
         )
         for each in notice.verdict.get("partitions", ())
     }

@@ -57,6 +57,8 @@ _SAMPLES: Final = 240
 """Most samples of lag kept per group; older ones are thinned out."""
 _SETTLING_MS: Final = 600_000
 """After a start, windows fill again: for so long they may say that all is well too soon."""
+KEEP_BAD_EVERY_MS: Final = 60_000
+"""How often it is stored when partitions were bad: after a crash it may have been so much later."""
 _GONE_FOR_MS: Final = 60_000
 """After a start, for so long a group of an incident must be missing: a broker that has just started
 lists only the groups that it has loaded."""
@@ -210,9 +212,12 @@ class Watch:
         self._policies.clear()
         for tracked in self._tracked.values():
             tracked.policy = book.by_name.get(tracked.policy_name)
+
+    def take_heard(self, heard: Mapping[str, frozenset[str]]) -> None:
+        """Take over which channels notices of each open incident were for."""
+        for tracked in self._tracked.values():
             if tracked.incident:
-                # a reload sends it to the channels that its group has by then
-                tracked.heard = book.channels
+                tracked.heard = heard.get(tracked.incident, frozenset())
 
     @property
     def in_trouble(self) -> frozenset[str]:
@@ -330,7 +335,6 @@ class Watch:
             state=state,
             policy=policy,
             policy_name=kept.policy,
-            heard=self._book.channels if kept.incident else frozenset(),
             incident=kept.incident,
             complete=kept.complete,
             restored=bool(kept.incident),
@@ -526,7 +530,7 @@ class Watch:
         if number is None:
             gone = tracked.removed or _is_surely_gone(this, group, tracked)
             return not gone and started_ms < _SETTLING_MS
-        if started_ms < _unmoved_ms(snapshot, number, tracked.state):
+        if started_ms < _unmoved_ms(snapshot, number, tracked):
             return True
         if started_ms >= _SETTLING_MS:
             return False
@@ -588,18 +592,22 @@ def _remaining_s(outlook: OutlookOf, group: str, topics: Topics | None) -> float
     return remaining_s(each for place, each in found.partitions.items() if place[0] in topics)
 
 
-def _unmoved_ms(snapshot: ClusterSnapshot, number: int, state: State) -> int:
+def _unmoved_ms(snapshot: ClusterSnapshot, number: int, tracked: _Tracked) -> int:
     """For how long after a start a group may look well although nothing was read since it was bad.
 
     After a crash the silence before it does not count: a partition that had stopped only pauses,
     until it is silent for its limit again. 0: all that pauses has been read from since then.
     """
-    if state.incident is None:
+    incident = tracked.state.incident
+    if incident is None:
         return 0
     rows = rows_of(snapshot, number)
     columns, around = snapshot.rows, snapshot.around
-    moved_ms = around.pace.moved_ms[columns.window[rows]] + around.skew_ms
-    unmoved = np.isin(columns.rule[rows], _RESTING) & (moved_ms <= state.incident.opened_ms)
+    windows = columns.window[rows]
+    moved_ms = around.pace.moved_ms[windows] + around.skew_ms
+    known_ms = max(incident.opened_ms, incident.as_bad_ms)
+    bad_ms = [max(tracked.bad_ms.get(window, 0), known_ms) for window in windows.tolist()]
+    unmoved = np.isin(columns.rule[rows], _RESTING) & (moved_ms <= np.array(bad_ms, np.int64))
     if not unmoved.any():
         return 0
     return max(_SETTLING_MS, int(columns.limit_ms[rows][unmoved].max()) + _SETTLING_MS)
@@ -656,8 +664,9 @@ def _has_gone_quiet(
     columns, around = snapshot.rows, snapshot.around
     paused = columns.window[rows][np.isin(columns.rule[rows], _RESTING)]
     moved_ms = around.pace.moved_ms[paused] + around.skew_ms
+    unsure_ms = policy.close_for_ms + (KEEP_BAD_EVERY_MS if tracked.restored else 0)
     return any(
-        window in tracked.bad_ms and at_ms <= tracked.bad_ms[window] + policy.close_for_ms
+        window in tracked.bad_ms and at_ms <= tracked.bad_ms[window] + unsure_ms
         for window, at_ms in zip(paused.tolist(), moved_ms.tolist(), strict=True)
     )
 

@@ -1,6 +1,7 @@
 """Many groups of one cluster, reported to the real monitor the way a collector does."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,18 @@ The default rules wait for five minutes while they have seen a group for less th
 """
 
 
+READY: Final = ClusterHealth(
+    cluster=CLUSTER,
+    ready=True,
+    age_s=0.0,
+    backlog_read=1,
+    backlog_total=1,
+    commits_mode="offsets-topic",
+    collector_restarts=0,
+    problems=(),
+    unseen=(),
+    offsets_retention_refused=True,
+)
 _MINUTE_MS: Final = 60_000
 _SOON_MS: Final = 5_000
 
@@ -234,20 +247,7 @@ class Fleet:
         self.monitor.apply(report, self._clock.now_ms())
 
     def _health(self) -> tuple[ClusterHealth, ...]:
-        return (
-            ClusterHealth(
-                cluster=CLUSTER,
-                ready=self.ready,
-                age_s=0.0,
-                backlog_read=1,
-                backlog_total=1,
-                commits_mode="offsets-topic",
-                collector_restarts=0,
-                problems=(),
-                unseen=(),
-                offsets_retention_refused=True,
-            ),
-        )
+        return (replace(READY, ready=self.ready),)
 
 
 def alert_settings(folder: Path, text: str) -> Settings:

@@ -1,7 +1,9 @@
 """An open incident outlives the time in which its group cannot be judged."""
 
+import shutil
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,21 +12,39 @@ from lagwatch.config.alerts import AlertsSettings
 from lagwatch.core.incident import Act, Incident, State
 from lagwatch.core.model import EpochMs, GroupStatus, Rule, TimeLagReason
 from lagwatch.core.snapshot import GroupTimes, RowTimes
+from lagwatch.notify.alerts import Alerts
+from lagwatch.notify.database import Database
 from lagwatch.notify.observed import of_group, of_topics
 from lagwatch.notify.policies import PolicyBook
-from lagwatch.notify.store import Kept
+from lagwatch.notify.store import IncidentStore, Kept
 from lagwatch.notify.watch import Decided, Watch
 from lagwatch.ports.reports import Backlog, GroupsGone
 from lagwatch.query import SnapshotQueries
-from tests.support.history import NOON_MS, Live
+from tests.support.fleet import READY, alert_settings
+from tests.support.history import NOON_MS, Live, SetClock
 
 pytestmark = pytest.mark.slow
 
 
-def _watch(opened_ms: int = NOON_MS - 3_600_000, started_ms: int = 0) -> Watch:
-    """One whose group `a` had an open incident when lagwatch was restarted, by default long ago."""
+def _watch(
+    opened_ms: int = NOON_MS - 3_600_000,
+    started_ms: int = 0,
+    *,
+    error_ms: int | None = None,
+    bad_ms: int | None = None,
+    close_for_s: int = 0,
+) -> Watch:
+    """One whose group `a` had an open incident when lagwatch was restarted, by default long ago.
+
+    `error_ms`: since when it is an ERROR. `bad_ms`: when its partition was last known to be bad.
+    """
     at_ms = EpochMs(opened_ms)
-    incident = Incident(since_ms=at_ms, opened_ms=at_ms, severity=GroupStatus.ERR)
+    incident = Incident(
+        since_ms=at_ms,
+        opened_ms=at_ms,
+        severity=GroupStatus.ERR,
+        error_ms=None if error_ms is None else EpochMs(error_ms),
+    )
     kept = Kept(
         cluster="here",
         group="a",
@@ -32,8 +52,9 @@ def _watch(opened_ms: int = NOON_MS - 3_600_000, started_ms: int = 0) -> Watch:
         policy="default",
         complete=0.0,
         state=State(incident=incident),
+        bad={} if bad_ms is None else {("orders", 0): bad_ms},
     )
-    book = PolicyBook(AlertsSettings(policies={"default": {"close_for_s": 0}}))
+    book = PolicyBook(AlertsSettings(policies={"default": {"close_for_s": close_for_s}}))
     return Watch("here", book, [kept], {}, started_ms=started_ms)
 
 
@@ -86,7 +107,9 @@ def test_it_stays_open_where_it_is_not_known_since_when_the_group_is_silent() ->
     assert watch.open_incidents == 1
 
 
-def _silent_since_a_minute(started_ago_s: int, opened_ago_s: int) -> tuple[Live, Watch]:
+def _silent_since_a_minute(
+    started_ago_s: int, opened_ago_s: int, *, error_ago_s: int | None = None
+) -> tuple[Live, Watch]:
     """A group that has read for a while and nothing more for 80 s; what pauses is no stop yet."""
     live = Live()
     live.topics(orders=1)
@@ -99,7 +122,8 @@ def _silent_since_a_minute(started_ago_s: int, opened_ago_s: int) -> tuple[Live,
         live.wait(5)
         live.judge()
     opened_ms = live.now_ms - opened_ago_s * 1000
-    return live, _watch(opened_ms, live.now_ms - started_ago_s * 1000)
+    error_ms = None if error_ago_s is None else live.now_ms - error_ago_s * 1000
+    return live, _watch(opened_ms, live.now_ms - started_ago_s * 1000, error_ms=error_ms)
 
 
 def test_after_a_crash_a_group_that_has_read_nothing_since_has_not_healed() -> None:
@@ -114,6 +138,35 @@ def test_after_a_crash_a_group_that_has_read_nothing_since_has_not_healed() -> N
     assert paused == [Rule.PAUSED]
     assert before == []
     assert after.decision.act is Act.CLOSE
+
+
+def test_nor_one_that_has_read_since_its_incident_opened_and_stopped_then() -> None:
+    live, watch = _silent_since_a_minute(started_ago_s=20, opened_ago_s=300, error_ago_s=40)
+
+    assert live.judge().rows.rule.tolist() == [Rule.PAUSED]
+    assert _decided(watch, live) == []
+
+
+@pytest.mark.parametrize(("bad_ago_s", "closes"), [(170, False), (220, True)])
+def test_nor_one_that_moved_only_shortly_after_it_was_known_to_be_bad(
+    bad_ago_s: int,
+    *,
+    closes: bool,
+) -> None:
+    live, _ = _silent_since_a_minute(started_ago_s=20, opened_ago_s=300)
+    watch = _watch(
+        live.now_ms - 300_000,
+        live.now_ms - 20_000,
+        bad_ms=live.now_ms - bad_ago_s * 1000,
+        close_for_s=60,
+    )
+    decided = []
+    for _ in range(13):
+        decided += _decided(watch, live)
+        live.produce("orders", 0, 10)
+        live.wait(5)
+
+    assert [each.decision.act for each in decided] == [Act.CLOSE] * closes
 
 
 def test_a_group_that_has_read_since_may_pause() -> None:
@@ -318,3 +371,30 @@ def test_a_group_is_in_trouble_since_that_of_its_worst_partition_began() -> None
     assert behind_ms < stopped_ms - 60_000
     for seen in (of_group(snapshot, 0), of_topics(snapshot, 0, frozenset({"orders"}))):
         assert abs(seen.since_ms - stopped_ms) < 10_000
+
+
+def test_what_an_incident_named_is_known_to_be_bad_after_a_crash_that_comes_at_once(
+    tmp_path: Path,
+) -> None:
+    clock = SetClock()
+    settings = alert_settings(tmp_path, '[alerts.webhook.hook]\nurl = "http://127.0.0.1:9/"\n')
+    live = Live()
+    live.topics(orders=1)
+    queries = SnapshotQueries({"here": live.monitor}, health=lambda: (READY,))
+    alerts = Alerts(settings, clock)
+    for number in range(3600):
+        live.produce("orders", 0, 10)
+        live.wait(5)
+        if number < 100:
+            live.commit(("a", "orders", 0, live.ends["orders", 0]))
+        clock.ms = live.now_ms
+        alerts.observe(live.judge(), queries, clock.now_ms())
+        if alerts.groups_in_trouble("here"):
+            break
+    shutil.copytree(tmp_path, tmp_path / "crashed")
+    alerts.close()
+    database = Database(tmp_path / "crashed" / "alerts.sqlite", now_ms=clock.now_ms())
+    (kept,) = IncidentStore(database).kept(clock.ms)
+    database.close()
+
+    assert kept.bad == {("orders", 0): clock.ms}

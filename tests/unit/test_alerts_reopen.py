@@ -1,5 +1,6 @@
 """The pause that follows the end of an incident, where a group has several policies."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,13 +8,28 @@ import pytest
 from lagwatch.config.alerts import AlertsSettings
 from lagwatch.core.incident import NoticeEvent, Reason
 from lagwatch.core.model import EpochMs
+from lagwatch.notify.alerts import Alerts
 from lagwatch.notify.policies import PolicyBook
 from lagwatch.notify.watch import Decided, Watch
+from lagwatch.ports.alerts import NoticeAsk
 from lagwatch.query import SnapshotQueries
-from tests.support.history import Live
+from tests.support.fleet import READY, alert_settings
+from tests.support.history import Live, SetClock
 
 _HOOK = {"url": "http://127.0.0.1:9/"}
 _STEP_S = 10
+_TWO_POLICIES = """
+[alerts.webhook.orders]
+url = "http://127.0.0.1:9/"
+[alerts.webhook.audit]
+url = "http://127.0.0.1:9/"
+[alerts.policies.orders]
+topic = "^orders$"
+channels = ["orders"]
+[alerts.policies.audit]
+topic = "^audit$"
+channels = ["audit"]
+"""
 
 
 class _Reader:
@@ -36,15 +52,19 @@ class _Reader:
         self.queries = SnapshotQueries({"here": self.live.monitor}, health=tuple)
         self.watch = Watch("here", self.book, [], {}, started_ms=self.live.now_ms)
 
+    def step(self, *topics: str) -> None:
+        """Both topics are written, and these are read."""
+        for topic in ("orders", "audit"):
+            self.live.produce(topic, 0, 100)
+        self.live.wait(_STEP_S)
+        for topic in topics:
+            self.live.commit(("a", topic, 0, self.live.ends[topic, 0]))
+
     def reads(self, *topics: str, for_s: int) -> list[Decided]:
         """What is decided while it reads these topics, and not the others."""
         decided = []
         for _ in range(0, for_s, _STEP_S):
-            for topic in ("orders", "audit"):
-                self.live.produce(topic, 0, 100)
-            self.live.wait(_STEP_S)
-            for topic in topics:
-                self.live.commit(("a", topic, 0, self.live.ends[topic, 0]))
+            self.step(*topics)
             found = self.watch.decide(
                 self.live.judge(),
                 EpochMs(self.live.now_ms),
@@ -100,17 +120,38 @@ def test_an_incident_that_goes_on_under_another_policy_is_sent_to_its_channels(f
     ]
 
 
-def test_a_reload_while_nothing_is_open_does_not_count_as_heard() -> None:
+@pytest.mark.parametrize("interrupted", ["", "reload", "start"])
+def test_who_has_heard_is_known_after_a_reload_and_after_a_start(
+    tmp_path: Path, interrupted: str
+) -> None:
+    """The topic of the policy `audit` stops, then that of the policy `orders` instead."""
+    clock = SetClock()
+    settings = alert_settings(tmp_path, _TWO_POLICIES)
+    alerts = Alerts(settings, clock)
     group = _Reader("orders")
-    group.reads("orders", "audit", for_s=600)
-    group.reads("orders", for_s=900)
-    group.reads("orders", "audit", for_s=60)
-    group.watch.use(group.book)
-    group.reads("orders", "audit", for_s=60)
-    group.reads("orders", for_s=900)
+    group.live.now_ms = clock.ms
 
-    both = group.reads(for_s=900)
+    def reads(*topics: str, for_s: int) -> None:
+        queries = SnapshotQueries({"here": group.live.monitor}, health=lambda: (READY,))
+        for _ in range(0, for_s, _STEP_S):
+            group.step(*topics)
+            clock.ms = group.live.now_ms
+            alerts.observe(group.live.judge(), queries, clock.now_ms())
 
-    assert [each.unheard for each in both if each.decision.reason is Reason.OTHER_POLICY] == [
-        ("orders",)
-    ]
+    reads("orders", "audit", for_s=600)
+    reads("orders", for_s=900)
+    if interrupted == "start":
+        alerts.close()
+        alerts = Alerts(settings, clock)
+    elif interrupted:
+        alerts.reload(settings)
+    reads(for_s=900)
+    reads("audit", for_s=60)
+    notices, _ = alerts.notices(NoticeAsk())
+    alerts.close()
+
+    assert len({notice.incident for notice in notices}) == 1
+    assert {(notice.channel, notice.event) for notice in notices} == {
+        ("audit", "open"),
+        ("orders", "open"),
+    }
