@@ -359,7 +359,7 @@ class ClusterMonitor:
         self._live.topics, self._topics.ids = kept.topics, dict(kept.topic_ids)
         self._topics.missing_since = dict(kept.missing_since)
         if kept.starts_ms >= 0:
-            self._live.losses.starts.add(kept.topics.log_start, kept.starts_ms)
+            self._live.losses.starts.restore(kept.topics.log_start, kept.starts_ms)
         self._live.partitions.restore(kept.partitions)
         self._live.movements.restore(kept.data_ms)
         self._live.known.restore(kept.absences)

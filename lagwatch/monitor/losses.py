@@ -21,6 +21,7 @@ Int64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Slots = NDArray[np.integer]
 
+_EVER_MS: Final = 1 << 62
 _MOST: Final = 8
 """Spans of log starts that are kept."""
 _PLAUSIBLE: Final = 3
@@ -67,6 +68,17 @@ class LogStarts:
 
     def __init__(self) -> None:
         self._spans: list[_Span] = []
+        self._away_ms = (UNKNOWN, UNKNOWN)
+        """Ends of the last round of an earlier process, and of the first one of this."""
+
+    def restore(self, start: Int64, finished_ms: int) -> None:
+        """Take in the log starts of the last round of an earlier process."""
+        self.add(start, finished_ms)
+        self._away_ms = finished_ms, _EVER_MS
+
+    def is_unwatched(self, at_ms: int) -> bool:
+        """Was an instant between two processes?"""
+        return self._away_ms[0] <= at_ms < self._away_ms[1]
 
     @property
     def since_ms(self) -> int:
@@ -85,6 +97,8 @@ class LogStarts:
 
     def add(self, start: Int64, finished_ms: int) -> None:
         """Take in the log starts of a round that ended at `finished_ms`."""
+        if self._away_ms[1] == _EVER_MS:
+            self._away_ms = self._away_ms[0], finished_ms
         if self._spans and np.array_equal(self._spans[-1].start, start):
             self._spans[-1].until_ms = finished_ms
             return
@@ -266,7 +280,9 @@ class Losses:
             # Of few commits no speed is known: then only who came later cannot have read before,
             # nor fetched it. And of a poll it is not known what was committed before it.
             held_ms = self._held_ms(row[[index]])[0]
-            reads_on = bool(window.commit_ms) and 0 <= held_ms <= last_ms
+            reads_on = bool(window.commit_ms) and (
+                0 <= held_ms <= last_ms or self.starts.is_unwatched(int(committed_ms[index]))
+            )
             speed_known = len(window.commit_ms) > _GAPS or (exact_times and not reads_on)
             too_far = speed_known and skipped > readable
             far_before = bool(window.lag) and min(window.lag[-1], lag[index]) > _FAR * step
@@ -369,9 +385,12 @@ class Losses:
     ) -> int:
         """How much of the time between two commits a row's partition was there and held, at most.
 
-        Before and after an absence: the longer one is known.
+        Before and after an absence: the longer one is known. While lagwatch was away it may have
+        been there all the time.
         """
         last_ms, committed_ms = between_ms
+        if self.starts.is_unwatched(committed_ms):
+            return took_ms
         took_ms -= _vacant_ms(vacancy, last_ms, committed_ms, took_ms)
         there_ms = self._seen_ms(row, last_ms, committed_ms)
         absent = last_ms >= 0 and there_ms < committed_ms - last_ms
@@ -454,6 +473,7 @@ class Losses:
         return silent_ms <= max(patience_ms, _HUNG * max(gaps_ms, default=0))
 
     def _lose(self, row: int, first: int, end: int, now_ms: EpochMs, *, exact: bool) -> None:
+
         group, topic, partition = self._table.identity(row)
         self._setbacks.lose(row, messages=end - first, until=end, now_ms=now_ms, exact=exact)
         self._found.append(

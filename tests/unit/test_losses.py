@@ -5,6 +5,7 @@ import pytest
 
 from lagwatch.core.model import EpochMs, GroupInfo, Member
 from lagwatch.monitor import ClusterMonitor
+from lagwatch.monitor.checkpoint import capture, restore
 from lagwatch.monitor.settings import MonitorSettings
 from lagwatch.ports.reports import (
     Backlog,
@@ -42,6 +43,10 @@ class Rounds:
         self.monitor = ClusterMonitor("here", settings)
         self.now_ms = START_MS
         self._commits = 0
+        self._settings = settings
+        self._start()
+
+    def _start(self) -> None:
         ones = np.ones(1, np.int32)
         self._apply(CollectorStarted(incarnation=1))
         self._apply(Topics(version=1, names=("t",), ids=("id",), partitions=ones, leader=ones))
@@ -66,6 +71,15 @@ class Rounds:
         )
         self._apply(CommitsKnown(until_ms=np.array([started_ms])))
         self.now_ms = started_ms + ROUND_MS
+
+    def kill(self, *, away_s: int) -> None:
+        """Killed right after a round; another process goes on where it ended."""
+        kept = list(capture(self.monitor))
+        self.monitor = ClusterMonitor("here", self._settings)
+        restore(self.monitor, kept, offsets_topic="")
+        self.now_ms += away_s * 1000
+        self._commits = 0
+        self._start()
 
     def commit(self, offset: int) -> None:
         """A commit a second before the next round."""
@@ -499,6 +513,26 @@ def test_who_came_after_the_deletion_cannot_have_read_before(rounds: Rounds) -> 
         rounds.round(3_000, 5_000)
 
     assert rounds.lost() == 2_990
+
+
+@pytest.mark.parametrize("commits", [(193, 211), (150, 193, 211), (120, 150, 180, 193, 211)])
+def test_what_was_read_and_deleted_while_lagwatch_was_away_is_not_lost(
+    commits: tuple[int, ...],
+) -> None:
+    """A reader that began meanwhile: its commits come before the first look at log starts."""
+    rounds = Rounds()
+    for _ in range(2):
+        rounds.round(100, 300)
+    rounds.kill(away_s=150)
+    for offset in commits:
+        rounds.commit(offset)
+        rounds.now_ms += 5_000
+    rounds.now_ms += 40_000
+    rounds.hold()
+    for _ in range(4):
+        rounds.round(200, 400)
+
+    assert rounds.lost() == 0
 
 
 def test_of_a_consumer_that_was_seen_twice_no_speed_is_known(rounds: Rounds) -> None:
