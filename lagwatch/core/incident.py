@@ -179,6 +179,11 @@ class Observation:
     kinds: Kinds = frozenset()
     """The rules by which its partitions are bad."""
 
+    @property
+    def time_lag_is_bound(self) -> bool:
+        """True if it may be further behind than `time_lag_ms`."""
+        return self.time_lag_open or self.time_lag_most_ms > self.time_lag_ms
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graded:

@@ -72,7 +72,7 @@ class Objective:
             return f"{bound}{counted(seen.lost, 'message')} {DELETED}"
         if 0 < self.max_time_lag_ms < seen.time_lag_ms:
             behind, limit = (duration(ms / 1000) for ms in (seen.time_lag_ms, self.max_time_lag_ms))
-            bound = "at least " if seen.time_lag_open else ""
+            bound = "at least " if seen.time_lag_is_bound else ""
             return f"{bound}{behind} behind in time, more than the {limit} allowed"
         left = seen.total_lag - seen.deleted
         if 0 < self.max_lag < left:
@@ -296,7 +296,7 @@ class Objectives:
     ) -> int:
         """By when the limit that is missed now was missed, as far as any round could see."""
         # a lag that may be greater than its value may have been over the limit before
-        bound = seen.time_lag_open and 0 < found.max_time_lag_ms < seen.time_lag_ms
+        bound = seen.time_lag_is_bound and 0 < found.max_time_lag_ms < seen.time_lag_ms
         if key not in self._missed_ms and (bound or not known_before):
             self._found_missed.add(key)
         since_ms = found.since_ms(seen, now_ms)

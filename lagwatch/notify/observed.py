@@ -164,15 +164,15 @@ def _time_lag(
     rows = rows_of(snapshot, number)
     times = snapshot.rows.some_times(rows)
     lags_ms, reasons = times.lag_ms, times.reason
-    # of an estimate without a known error nothing is sure but that messages wait
-    guessed = _ESTIMATED[reasons] & (lags_ms >= 0)
+    # without a known error nothing is sure but that messages wait
+    guessed, at_most = _ESTIMATED[reasons] & (lags_ms >= 0), _AT_MOST[reasons]
     error_ms = np.where(np.isnan(times.error_ms), lags_ms, times.error_ms).astype(np.int64)
-    least_ms = np.where(guessed, np.maximum(lags_ms - error_ms, 0), lags_ms)
+    least_ms = np.where(guessed | at_most, np.maximum(lags_ms - error_ms, 0), lags_ms)
     greatest_ms = np.where(guessed, lags_ms + error_ms, lags_ms)
     read = snapshot.rows.rule[rows] != Rule.NOT_SUBSCRIBED
     if chosen is not None:
         read &= np.isin(np.arange(rows.start, rows.stop), [*chosen])
-    sure_ms = int(least_ms[read & ~_AT_MOST[reasons]].max(initial=-1))
+    sure_ms = int(least_ms[read & ~(at_most & (least_ms == 0))].max(initial=-1))
     most_ms = int(greatest_ms[read].max(initial=-1))
     return _TimeLag(
         time_lag_ms=sure_ms,

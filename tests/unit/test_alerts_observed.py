@@ -36,10 +36,20 @@ def test_a_rise_found_at_the_first_look_may_have_begun_before(after_s, at_least)
 
 
 @pytest.mark.parametrize(
-    ("error_ms", "sure_ms", "most_ms"),
-    [(15_000.0, 5000, 35_000), (300_000.0, 0, 320_000), (np.nan, 0, 40_000)],
+    ("reason", "error_ms", "sure_ms", "most_ms"),
+    [
+        (TimeLagReason.RECORDED, 15_000.0, 5000, 35_000),
+        (TimeLagReason.RECORDED, 300_000.0, 0, 320_000),
+        (TimeLagReason.RECORDED, np.nan, 0, 40_000),
+        # what producers say: at most 20 s
+        (TimeLagReason.RECORD_TIME, 15_000.0, 5000, 20_000),
+        (TimeLagReason.RECORD_TIME, 20_000.0, -1, 20_000),
+        (TimeLagReason.RECORD_TIME, np.nan, -1, 20_000),
+    ],
 )
-def test_an_estimated_time_lag_is_sure_up_to_its_error(error_ms, sure_ms, most_ms) -> None:
+def test_a_time_lag_that_is_not_exact_is_sure_up_to_its_error(
+    reason, error_ms, sure_ms, most_ms
+) -> None:
     cluster = SteppedCluster()
     cluster.create("t")
     cluster.ends()
@@ -48,10 +58,9 @@ def test_an_estimated_time_lag_is_sure_up_to_its_error(error_ms, sure_ms, most_m
     cluster.commit("g", "t", 0, 10)
     cluster.ends()
     snapshot = cluster.judge()
-    estimate = RowTimes(
-        np.array([20_000]), np.array([TimeLagReason.RECORDED], np.int8), np.array([error_ms])
-    )
+    estimate = RowTimes(np.array([20_000]), np.array([reason], np.int8), np.array([error_ms]))
     snapshot.rows.__dict__["every_time"] = estimate
+    snapshot.group.time_lag_reason[:] = reason
 
     seen = of_group(snapshot, 0)
 
@@ -64,6 +73,10 @@ def test_an_estimated_time_lag_is_sure_up_to_its_error(error_ms, sure_ms, most_m
         ({"time_lag_ms": 70_000}, "1 min 10 s behind in time, more than the 1 min allowed"),
         (
             {"time_lag_ms": 70_000, "time_lag_open": True},
+            "at least 1 min 10 s behind in time, more than the 1 min allowed",
+        ),
+        (
+            {"time_lag_ms": 70_000, "time_lag_most_ms": 80_000},
             "at least 1 min 10 s behind in time, more than the 1 min allowed",
         ),
         ({"total_lag": 2700}, "2,700 messages behind, more than 10 allowed"),
