@@ -360,6 +360,9 @@ def _prepare(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
     connection.execute("PRAGMA foreign_keys = ON")
+    # SQLite opens a file that it may not write, and says so only with the first change
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("ROLLBACK")
     (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
         raise sqlite3.DatabaseError(found)

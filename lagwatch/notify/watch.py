@@ -129,6 +129,8 @@ class Decided:
     decision: Decision
     unheard: tuple[str, ...]
     """Channels of the policy that no notice of the incident was for."""
+    seen_since_ms: EpochMs | None
+    """Since when what the policy watches is in trouble, if that is known."""
     complete: float
     samples: tuple[tuple[int, int], ...]
     missed: str
@@ -410,6 +412,7 @@ class Watch:
             after=after,
             decision=decision,
             unheard=unheard,
+            seen_since_ms=graded.since_ms,
             complete=tracked.complete,
             samples=tuple(tracked.samples),
             missed=missed,

@@ -1,5 +1,6 @@
 """The pause that follows the end of an incident, where a group has several policies."""
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from lagwatch.config.alerts import AlertsSettings
 from lagwatch.core.incident import NoticeEvent, Reason
 from lagwatch.core.model import EpochMs
 from lagwatch.notify.alerts import Alerts
+from lagwatch.notify.notice import unpack
 from lagwatch.notify.policies import PolicyBook
 from lagwatch.notify.watch import Decided, Watch
 from lagwatch.ports.alerts import NoticeAsk
@@ -149,8 +151,13 @@ def test_who_has_heard_is_known_after_a_reload_and_after_a_start(
     reads("audit", for_s=60)
     notices, _ = alerts.notices(NoticeAsk())
     alerts.close()
+    rows = sqlite3.connect(settings.alerts.file).execute(
+        "SELECT n.channel, p.body FROM notices n JOIN payloads p ON p.number = n.payload"
+    )
+    since_ms = {channel: unpack(body).since_ms for channel, body in rows}
 
     assert len({notice.incident for notice in notices}) == 1
+    assert since_ms["orders"] - since_ms["audit"] == pytest.approx(900_000, abs=20_000)
     assert {(notice.channel, notice.event) for notice in notices} == {
         ("audit", "open"),
         ("orders", "open"),
