@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lagwatch.core.log_end import LogEndHistory
 from lagwatch.core.model import UNKNOWN, EpochMs, TimeLagReason
 from lagwatch.core.window import CommitColumns, Entries, Windows
-from lagwatch.monitor.rows import RowTable
+from lagwatch.monitor.rows import Identity, RowTable
 from lagwatch.monitor.setbacks import Setbacks
 from lagwatch.monitor.vacancies import Vacancies, Vacancy
 from lagwatch.ports.queries import Loss
@@ -22,7 +22,7 @@ Bools = NDArray[np.bool_]
 Slots = NDArray[np.integer]
 
 _EVER_MS: Final = 1 << 62
-_MOST: Final = 8
+_MOST: Final = 16
 """Spans of log starts that are kept."""
 _PLAUSIBLE: Final = 3
 """A consumer reads at most this many times as fast as it was ever seen to."""
@@ -105,7 +105,7 @@ class LogStarts:
         self._spans.append(_Span(since_ms=finished_ms, until_ms=finished_ms, start=start))
         if len(self._spans) > _MOST:
             # the oldest may be the only one up to which commits are known
-            del self._spans[_MOST // 2]
+            del self._spans[1]
 
     def remap(self, source: Int64) -> None:
         """Renumber: new column i is old column `source[i]`, or a new one for -1."""
@@ -194,6 +194,8 @@ class Losses:
         self._rows_came = False
         """True if rows were made since then."""
         self._found: deque[Loss] = deque(maxlen=_MOST_LOSSES)
+        self._skipped: dict[Identity, deque[tuple[int, int]]] = {}
+        """First offset and end of the last losses of each group-partition."""
 
     def rows_came(self) -> None:
         """Rows were made, which may be below the log start."""
@@ -261,7 +263,7 @@ class Losses:
             took_ms = self._there_ms(
                 int(row[index]), (last_ms, int(committed_ms[index])), took_ms, vacancy
             )
-            usual, fastest = self._speeds(int(at[index]), window)
+            usual, fastest = self._speeds(int(row[index]), int(at[index]), window)
             speed = _PLAUSIBLE * fastest
             away_ms = self._away_ms(int(row[index]), window, committed_ms[index], skew_ms)
             since_ms = last_ms if exact_times else None
@@ -280,8 +282,8 @@ class Losses:
             # Of few commits no speed is known: then only who came later cannot have read before,
             # nor fetched it. And of a poll it is not known what was committed before it.
             held_ms = self._held_ms(row[[index]])[0]
-            reads_on = bool(window.commit_ms) and (
-                0 <= held_ms <= last_ms or self.starts.is_unwatched(int(committed_ms[index]))
+            reads_on = self.starts.is_unwatched(int(committed_ms[index])) or (
+                bool(window.commit_ms) and 0 <= held_ms <= last_ms
             )
             speed_known = len(window.commit_ms) > _GAPS or (exact_times and not reads_on)
             too_far = speed_known and skipped > readable
@@ -418,20 +420,21 @@ class Losses:
         began_ms = np.array([committed_ms - usual * max(gaps_ms)])
         return int(self.starts.known_at(self._table.at[[row]], began_ms)[0])
 
-    def _speeds(self, at: int, window: Entries) -> tuple[float, float]:
+    def _speeds(self, row: int, at: int, window: Entries) -> tuple[float, float]:
         """Messages read per millisecond between commits of a window: second fastest, fastest.
 
-        The second is the usual one: the fastest may be of a leap.
-
-        Of a step that passed a log start only what is beyond it: a consumer that has skipped
+        The second is the usual one: the fastest may be of a leap. Of a step that skipped what is
+        counted as lost, or passed a log start, only what is beyond it: a consumer that has skipped
         messages before would else seem fast enough to have read what it skips now. Where nearly
-        every step passes one, it may be reading at the log start: then each counts whole.
+        every step passes a log start, it may be reading there: then those count whole.
         """
         offset = np.array(window.offset, np.int64)
         before, after = offset[:-1], offset[1:]
         start = self.starts.passed(np.full(before.size, at), before, after)
         if (start < 0).sum() >= _UNBIASED:
             before = np.maximum(before, start)
+        for first, end in self._skipped.get(self._table.identity(row), ()):
+            before = np.where((before <= first) & (end <= after), end, before)
         took_ms = np.maximum(np.diff(window.commit_ms), 1)
         speeds = sorted(((after - before) / took_ms).tolist()) or [0.0]
         return speeds[-2:][0], speeds[-1]
@@ -476,6 +479,11 @@ class Losses:
 
         group, topic, partition = self._table.identity(row)
         self._setbacks.lose(row, messages=end - first, until=end, now_ms=now_ms, exact=exact)
+        skipped = self._skipped.pop((group, topic, partition), None) or deque(maxlen=_MOST)
+        skipped.append((first, end))
+        self._skipped[group, topic, partition] = skipped
+        if len(self._skipped) > _MOST_LOSSES:
+            del self._skipped[next(iter(self._skipped))]
         self._found.append(
             Loss(
                 group=group,

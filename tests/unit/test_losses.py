@@ -81,21 +81,22 @@ class Rounds:
         self._commits = 0
         self._start()
 
-    def commit(self, offset: int) -> None:
-        """A commit a second before the next round."""
+    def commit(self, *offsets: int) -> None:
+        """A commit a second before the next round; several, five seconds apart, in one report."""
         at_ms = self.now_ms - 1_000
         new = self._commits == 0
-        self._commits += 1
+        number = len(offsets)
+        self._commits += number
         self._apply(
             Commits(
                 first_new_id=0,
                 new_groups=("g",) if new else (),
                 new_topics=("t",) if new else (),
                 new_partitions=(0,) if new else (),
-                key=np.zeros(1, np.int32),
-                offset=np.array([offset]),
-                commit_ms=np.array([at_ms]),
-                order=np.array([self._commits]),
+                key=np.zeros(number, np.int32),
+                offset=np.array(offsets),
+                commit_ms=at_ms - 5_000 * np.arange(number)[::-1],
+                order=self._commits - np.arange(number)[::-1],
                 observed_ms=EpochMs(at_ms + 10),
                 exact_times=self._exact_times,
             )
@@ -343,17 +344,18 @@ def test_a_member_that_retention_overtakes_loses_what_it_cannot_have_read(rounds
     assert rounds.lost() == 50_000 - 110
 
 
+@pytest.mark.parametrize("every", [1, 2, 3])
 @pytest.mark.parametrize("exact_times", [True, False])
 def test_a_member_that_retention_overtakes_again_and_again_loses_messages_each_time(
-    *, exact_times: bool
+    *, exact_times: bool, every: int
 ) -> None:
     """What it skipped before is in its window too, and is no sign that it reads so fast."""
     rounds = Rounds(exact_times=exact_times)
     rounds.hold()
     log_start, position, skipped = 0, 0, 0
     for number in range(40):
-        if number >= 6 and number % 2 == 0:
-            log_start += 300
+        if number >= 6 and number % every == 0:
+            log_start += 150 * every
         rounds.round(log_start, 6_000 + 150 * number)
         skipped += max(log_start - position, 0)
         position = max(log_start, position) + 25
@@ -515,18 +517,21 @@ def test_who_came_after_the_deletion_cannot_have_read_before(rounds: Rounds) -> 
     assert rounds.lost() == 2_990
 
 
-@pytest.mark.parametrize("commits", [(193, 211), (150, 193, 211), (120, 150, 180, 193, 211)])
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize(
+    "commits", [(193, 211), (150, 193, 211), (120, 150, 180, 193, 211, 230), (*range(100, 300, 8),)]
+)
 def test_what_was_read_and_deleted_while_lagwatch_was_away_is_not_lost(
-    commits: tuple[int, ...],
+    commits: tuple[int, ...], *, at_once: bool
 ) -> None:
     """A reader that began meanwhile: its commits come before the first look at log starts."""
     rounds = Rounds()
     for _ in range(2):
         rounds.round(100, 300)
     rounds.kill(away_s=150)
-    for offset in commits:
-        rounds.commit(offset)
-        rounds.now_ms += 5_000
+    for batch in [commits] if at_once else [(offset,) for offset in commits]:
+        rounds.now_ms += 5_000 * len(batch)
+        rounds.commit(*batch)
     rounds.now_ms += 40_000
     rounds.hold()
     for _ in range(4):
