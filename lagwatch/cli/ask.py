@@ -121,7 +121,7 @@ def _has(url: str, cluster: str, group: str) -> bool:
 
 def check_named(what: str, name: str | None) -> None:
     """Refuse an empty name: it may be a variable of a script that is not set."""
-    if name == "":
+    if name is not None and not name.strip():
         complain(f"{what} is empty. Write '*' for all.")
         raise typer.Exit(Exit.ERROR)
 

@@ -622,9 +622,9 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         status=PartitionStatus.REWIND,
         holds=_rewound,
         meaning=(
-            "The committed offset went back and did not return within thirty seconds; shown until "
-            "it is back, for ten minutes at most. Not if it was beyond the log end: then it is set "
-            "right."
+            "The committed offset went back and did not return within thirty seconds, in which an "
+            "outage of Kafka and the minute after it do not count; shown until it is back, for ten "
+            "minutes at most. Not if it was beyond the log end: then it is set right."
         ),
         evidence=("current_lag", "offset_before", "committed_offset", "rewound_ms"),
         sentence=(

@@ -76,6 +76,7 @@ def test_a_user_without_a_name_may_call(words, monkeypatch) -> None:
     [
         (["", "--cluster", "prod"], "GROUP"),
         ([""], "GROUP"),
+        ([" "], "GROUP"),
         (["billing", "--cluster", ""], "--cluster"),
     ],
 )
