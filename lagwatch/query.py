@@ -474,6 +474,11 @@ def _outlooks(
         stopped=(columns.status[rows] == PartitionStatus.STOP) | unread,
         caught_up=lag == 0,
     )
+    skipped = _have_skipped(around, columns.window[rows], windows, columns.committed[rows])
+    if skipped.any():
+        # how much of what they passed they read is not known
+        reads_per_s = np.where(skipped, np.nan, measured.consumed_per_s)
+        measured = replace(measured, consumed_per_s=reads_per_s)
     every = outlooks(
         measured,
         lag=lag,
@@ -567,6 +572,21 @@ def _have_left(
     later = (counts & (commit_ms + around.skew_ms > left_ms)).sum(axis=0)
     found: NDArray[np.bool_] = long_left & (later < FEWEST)
     return found
+
+
+def _have_skipped(
+    around: Around,
+    rows: NDArray[np.integer],
+    windows: WindowColumns,
+    committed: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """Which rows lost messages between the first and the last commit of their windows."""
+    until = around.facts.lost_until
+    if until is None:
+        return np.zeros(rows.size, np.bool_)
+    first = windows.in_time(windows.offset)[0]
+    skipped: NDArray[np.bool_] = (first < until[rows]) & (until[rows] <= committed)
+    return skipped
 
 
 def _was_set_back(windows: WindowColumns) -> NDArray[np.bool_]:

@@ -297,6 +297,8 @@ class RowFacts:
     """When brokers say that some rows' offsets were appended; the rules do not look at it."""
     stored: "StoredTimes | None" = None
     """The same by the stored history."""
+    lost_until: Int64 | None = None
+    """The offset up to which messages were lost last; -1. The rules do not look at it."""
     out_of_order: NDArray[np.intp] | None = None
     """Rows, sorted, of share groups that have done records behind one that is still unread."""
 

@@ -577,6 +577,7 @@ class ClusterMonitor:
             lost_bound=self.setbacks.column("lost_bound"),
             lost_ms=None if lost_ms is None else shifted(lost_ms, skew_ms),
             lost_since_ms=None if lost_since_ms is None else shifted(lost_since_ms, skew_ms),
+            lost_until=self.setbacks.column("lost_until"),
             commits=self._live.known.facts(
                 skew_ms=skew_ms,
                 all_polled=self.facts is not None and self.facts.commits_mode == "admin",

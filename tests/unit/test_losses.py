@@ -361,8 +361,11 @@ def test_a_member_that_retention_overtakes_again_and_again_loses_messages_each_t
         position = max(log_start, position) + 25
         rounds.commit(position)
     rounds.round(log_start, 12_000)
+    rounds.monitor.judge(EpochMs(rounds.now_ms))
+    outlook = SnapshotQueries({"here": rounds.monitor}, health=tuple).outlook("here", "g").whole
 
     assert rounds.lost() == skipped
+    assert (outlook.consumed_per_s, outlook.catch_up_s) == (None, None)
 
 
 @pytest.mark.parametrize("start", [1_001, 1_005, 1_008, 1_009])
