@@ -91,7 +91,10 @@ def list_(
 @reported(Exit.ERROR)
 def remove(
     id_: Annotated[
-        str, typer.Argument(metavar="ID", help="As `mute list` shows it, or its first characters.")
+        str,
+        typer.Argument(
+            metavar="ID", help="As `mute list` shows it, or at least its first 4 characters."
+        ),
     ],
     *,
     url: Url = HERE,

@@ -103,7 +103,9 @@ def incidents(
 def acknowledge(
     incident: Annotated[
         str,
-        typer.Argument(help="Id of an incident, as `incidents` shows it, or its first characters."),
+        typer.Argument(
+            help="Id of an incident, as `incidents` shows it, or at least its first 4 characters."
+        ),
     ],
     *,
     author: Annotated[str, typer.Option(help="Who works on it; you, if not given.")] = "",
@@ -170,7 +172,7 @@ def retry(
     message: Annotated[
         str,
         typer.Argument(
-            help="Id of a dead message, as `notices` shows it, or its first characters."
+            help="Id of a dead message, as `notices` shows it, or at least its first 4 characters."
         ),
     ] = "",
     *,

@@ -66,6 +66,7 @@ _BY_START = {
     " WHERE substr(message, 1, ?2) = ?1 AND state = 'dead' LIMIT 3",
 }
 """By kind of id: those that begin with a text (?1) of a length (?2)."""
+_SHORTEST_START = 4
 _LONGEST_REASON = 200
 _NOT_READABLE = (ValueError, TypeError, KeyError)
 """What is raised for a row that another version wrote, or that is damaged."""
@@ -91,6 +92,8 @@ class AlertRecords:
         Raises:
             AmbiguousError: several ids begin so.
         """
+        if len(start) < _SHORTEST_START:
+            return start
         rows = self._database.connection.execute(_BY_START[kind], (start, len(start))).fetchall()
         ids = [str(row[0]) for row in rows]
         if start in ids or not ids:
