@@ -23,7 +23,7 @@ Slots = NDArray[np.integer]
 
 _EVER_MS: Final = 1 << 62
 _MOST: Final = 16
-"""Spans of log starts that are kept."""
+"""Spans of log starts, and losses of a group-partition, that are kept."""
 _PLAUSIBLE: Final = 3
 """A consumer reads at most this many times as fast as it was ever seen to."""
 _GAPS: Final = 3
@@ -433,8 +433,10 @@ class Losses:
         start = self.starts.passed(np.full(before.size, at), before, after)
         if (start < 0).sum() >= _UNBIASED:
             before = np.maximum(before, start)
+        counted = int(self._setbacks.counted_until(np.array([row]))[0])
         for first, end in self._skipped.get(self._table.identity(row), ()):
-            before = np.where((before <= first) & (end <= after), end, before)
+            if end <= counted:  # else it is of a topic that was deleted and made anew
+                before = np.where((before <= first) & (end <= after), end, before)
         took_ms = np.maximum(np.diff(window.commit_ms), 1)
         speeds = sorted(((after - before) / took_ms).tolist()) or [0.0]
         return speeds[-2:][0], speeds[-1]
