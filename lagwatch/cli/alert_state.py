@@ -115,7 +115,7 @@ def acknowledge(
     path = f"{_ROOT}/incidents/{quote(incident, safe='')}/acknowledge"
     order = {"author": author or user()}
     done = ask(url, "POST", path, order, missing=("open incident", incident))
-    typer.echo(f"{_name(done)}: acknowledged by {done['acknowledged_by']}")
+    typer.echo(f"{_name(done)}: acknowledged by {short_name(done['acknowledged_by'])}")
 
 
 @reported(Exit.ERROR)

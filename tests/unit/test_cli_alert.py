@@ -357,3 +357,12 @@ def test_an_incident_whose_end_a_mute_holds_back_is_listed_as_healed() -> None:
     (line,) = (each for each in lines("incidents", {"incidents": [healed]}) if "billing" in each)
 
     assert "healed 2027-01-15 08:00:00 UTC, muted" in line
+
+
+def test_who_acknowledges_may_write_no_line_of_his_own() -> None:
+    answer = {**incident("billing"), "acknowledged_by": "me\nall is well"}
+    with receiving(Reply(body=json.dumps(answer))) as server:
+        order = ["acknowledge", "m1", "--author", "x", "--url", server.url]
+        done = CliRunner().invoke(app, ["alert", *order])
+
+    assert len(done.stdout.splitlines()) == 1
