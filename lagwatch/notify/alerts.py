@@ -229,8 +229,9 @@ class Alerts:
             _log.warning("alerts_option_doubtful", option=fault.key, problem=fault.problem)
         self._greet()
         heard = self._store.heard()
+        thresholds = {name: each.threshold for name, each in self._listeners.items()}
         for watch in self._watches.values():
-            watch.take_heard(heard)
+            watch.take_heard(heard, thresholds)
         self._configured_mutes = tuple(
             from_settings(name, mute) for name, mute in self._settings.alerts.mutes.items()
         )

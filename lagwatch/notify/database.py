@@ -360,13 +360,16 @@ def _prepare(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
     connection.execute("PRAGMA foreign_keys = ON")
-    # SQLite opens a file that it may not write, and says so only with the first change
-    connection.execute("BEGIN IMMEDIATE")
-    connection.execute("ROLLBACK")
     (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
         raise sqlite3.DatabaseError(found)
     (version,) = connection.execute("PRAGMA user_version").fetchone()
+    try:
+        # SQLite opens a file that it may not write, and says so only with the first change
+        connection.execute(f"PRAGMA user_version = {version}")
+    except sqlite3.OperationalError as error:
+        if not _is_full(error):
+            raise
     if version == 0:
         connection.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version = {_VERSION};COMMIT;")
     elif version == 1:

@@ -57,6 +57,8 @@ _SAMPLES: Final = 240
 """Most samples of lag kept per group; older ones are thinned out."""
 _SETTLING_MS: Final = 600_000
 """After a start, windows fill again: for so long they may say that all is well too soon."""
+_LOOKS_MS: Final = 60_000
+"""What is in trouble so soon after a start may have been before."""
 KEEP_BAD_EVERY_MS: Final = 60_000
 """How often it is stored when partitions were bad: after a crash it may have been so much later."""
 _GONE_FOR_MS: Final = 60_000
@@ -215,11 +217,20 @@ class Watch:
         for tracked in self._tracked.values():
             tracked.policy = book.by_name.get(tracked.policy_name)
 
-    def take_heard(self, heard: Mapping[str, frozenset[str]]) -> None:
-        """Take over which channels notices of each open incident were for."""
+    def take_heard(
+        self, heard: Mapping[str, frozenset[str]], thresholds: Mapping[str, GroupStatus]
+    ) -> None:
+        """Take over which channels notices of each open incident were for.
+
+        `thresholds`: from which severity each channel gets notices. One that gets none of an
+        incident as bad as it is lacks nothing.
+        """
         for tracked in self._tracked.values():
-            if tracked.incident:
-                tracked.heard = heard.get(tracked.incident, frozenset())
+            incident = tracked.state.incident
+            tracked.heard = frozenset()
+            if incident is not None and incident.notified is not None:
+                spared = {name for name, least in thresholds.items() if least > incident.severity}
+                tracked.heard = heard.get(tracked.incident, frozenset()) | spared
 
     @property
     def in_trouble(self) -> frozenset[str]:
@@ -412,7 +423,7 @@ class Watch:
             after=after,
             decision=decision,
             unheard=unheard,
-            seen_since_ms=graded.since_ms,
+            seen_since_ms=self._since_ms(graded),
             complete=tracked.complete,
             samples=tuple(tracked.samples),
             missed=missed,
@@ -432,6 +443,13 @@ class Watch:
             if before.incident is None
             else self._unseen.within_ms(before.incident.as_bad_ms, now_ms),
         )
+
+    def _since_ms(self, graded: Graded) -> EpochMs | None:
+        """Since when a group is in trouble, unless that is only since lagwatch looks."""
+        since_ms = graded.since_ms
+        if since_ms is None or since_ms <= self._started_ms + _LOOKS_MS:
+            return None
+        return since_ms
 
     def _set(self, group: str, tracked: _Tracked, state: State) -> None:
         tracked.state = state
