@@ -205,3 +205,53 @@ def test_a_channel_for_errors_only_does_not_lack_a_warning(
 
     assert [(notice.channel, notice.event) for notice in notices] == [("warned", "open")]
     assert notices[0].at_ms < clock.ms - 200_000
+
+
+_HEARD_BY_NOBODY = """
+[alerts.webhook.loud]
+url = "http://127.0.0.1:9/loud"
+threshold = "error"
+[alerts.webhook.warned]
+url = "http://127.0.0.1:9/warned"
+[alerts.policies.audit]
+topic = "^audit$"
+channels = ["loud"]
+threshold = "warning"
+max_lag = 50
+objective_severity = "warning"
+[alerts.policies.orders]
+topic = "^orders$"
+channels = ["warned"]
+threshold = "warning"
+max_lag = 50
+objective_severity = "warning"
+"""
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_incident_that_no_channel_was_for_is_sent_when_it_moves_to_one(
+    tmp_path: Path, *, restarted: bool
+) -> None:
+    clock = SetClock()
+    settings = alert_settings(tmp_path, _HEARD_BY_NOBODY)
+    alerts = Alerts(settings, clock)
+    live = Live(now_ms=clock.ms)
+    live.topics(audit=1, orders=1)
+    queries = SnapshotQueries({"here": live.monitor}, health=lambda: (READY,))
+    for number in range(140):
+        if number == 100 and restarted:
+            alerts.close()
+            alerts = Alerts(settings, clock)
+        behind = "audit" if number < 120 else "orders"
+        for topic in ("audit", "orders"):
+            live.produce(topic, 0, 100)
+        live.wait(_STEP_S)
+        for topic in ("audit", "orders"):
+            left = 100 if topic == behind else 0
+            live.commit(("a", topic, 0, live.ends[topic, 0] - left))
+        clock.ms = live.now_ms
+        alerts.observe(live.judge(), queries, clock.now_ms())
+    notices, _ = alerts.notices(NoticeAsk())
+    alerts.close()
+
+    assert [(notice.channel, notice.event) for notice in notices] == [("warned", "open")]
