@@ -22,8 +22,11 @@ Bools = NDArray[np.bool_]
 Slots = NDArray[np.integer]
 
 _EVER_MS: Final = 1 << 62
+"""Later than any instant."""
 _MOST: Final = 16
-"""Spans of log starts, and losses of a group-partition, that are kept."""
+"""Spans of log starts that are kept."""
+_MOST_SKIPPED: Final = 16
+"""Losses of a group-partition that are kept: more than a window has commits."""
 _PLAUSIBLE: Final = 3
 """A consumer reads at most this many times as fast as it was ever seen to."""
 _GAPS: Final = 3
@@ -478,10 +481,9 @@ class Losses:
         return silent_ms <= max(patience_ms, _HUNG * max(gaps_ms, default=0))
 
     def _lose(self, row: int, first: int, end: int, now_ms: EpochMs, *, exact: bool) -> None:
-
         group, topic, partition = self._table.identity(row)
         self._setbacks.lose(row, messages=end - first, until=end, now_ms=now_ms, exact=exact)
-        skipped = self._skipped.pop((group, topic, partition), None) or deque(maxlen=_MOST)
+        skipped = self._skipped.pop((group, topic, partition), None) or deque(maxlen=_MOST_SKIPPED)
         skipped.append((first, end))
         self._skipped[group, topic, partition] = skipped
         if len(self._skipped) > _MOST_LOSSES:

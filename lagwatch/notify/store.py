@@ -35,6 +35,7 @@ from lagwatch.notify.notice import (
     pack,
     unpack,
 )
+from lagwatch.notify.observed import IS_BAD
 from lagwatch.notify.verdict import nothing_known
 
 SUMMARY: Final = (
@@ -51,7 +52,7 @@ WAITING_AGAIN: Final = (
 )
 """The same, and why it failed is kept until something of its incident is delivered."""
 
-_BAD: Final = {status.name for status in PartitionStatus} - {"OK", "UNKNOWN"}
+_BAD: Final = {status.name for status in PartitionStatus if IS_BAD[status]}
 _ABOUT: Final = {about.value: about for about in About}
 
 _log = structlog.get_logger()

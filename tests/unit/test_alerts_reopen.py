@@ -1,6 +1,7 @@
 """The pause that follows the end of an incident, where a group has several policies."""
 
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from lagwatch.notify.alerts import Alerts
 from lagwatch.notify.notice import unpack
 from lagwatch.notify.policies import PolicyBook
 from lagwatch.notify.watch import Decided, Watch
-from lagwatch.ports.alerts import NoticeAsk
+from lagwatch.ports.alerts import NoticeAsk, NoticeRecord
 from lagwatch.query import SnapshotQueries
 from tests.support.fleet import READY, alert_settings
 from tests.support.history import Live, SetClock
@@ -78,6 +79,35 @@ class _Reader:
         return decided
 
 
+class _Alerting:
+    """Alerts that look at a cluster round by round, and may be interrupted."""
+
+    def __init__(self, folder: Path, text: str, live: Live) -> None:
+        self.settings = alert_settings(folder, text)
+        self._clock = SetClock(live.now_ms)
+        self._alerts = Alerts(self.settings, self._clock)
+        self._live = live
+        self._queries = SnapshotQueries({"here": live.monitor}, health=lambda: (READY,))
+
+    def look(self) -> None:
+        self._clock.ms = self._live.now_ms
+        self._alerts.observe(self._live.judge(), self._queries, self._clock.now_ms())
+
+    def interrupt(self, how: str) -> None:
+        """`start`, `reload`, or "" for nothing."""
+        if how == "start":
+            self._alerts.close()
+            self._alerts = Alerts(self.settings, self._clock)
+        elif how:
+            self._alerts.reload(self.settings)
+
+    def end(self) -> Sequence[NoticeRecord]:
+        """Close the file; returns the notices."""
+        notices, _ = self._alerts.notices(NoticeAsk())
+        self._alerts.close()
+        return notices
+
+
 @pytest.mark.parametrize(
     ("orders_to", "reason"),
     [("orders", Reason.FIRST), ("audit", Reason.REOPENED_TOO_SOON)],
@@ -127,31 +157,21 @@ def test_who_has_heard_is_known_after_a_reload_and_after_a_start(
     tmp_path: Path, interrupted: str
 ) -> None:
     """The topic of the policy `audit` stops, then that of the policy `orders` instead."""
-    clock = SetClock()
-    settings = alert_settings(tmp_path, _TWO_POLICIES)
-    alerts = Alerts(settings, clock)
     group = _Reader("orders")
-    group.live.now_ms = clock.ms
+    alerting = _Alerting(tmp_path, _TWO_POLICIES, group.live)
 
     def reads(*topics: str, for_s: int) -> None:
-        queries = SnapshotQueries({"here": group.live.monitor}, health=lambda: (READY,))
         for _ in range(0, for_s, _STEP_S):
             group.step(*topics)
-            clock.ms = group.live.now_ms
-            alerts.observe(group.live.judge(), queries, clock.now_ms())
+            alerting.look()
 
     reads("orders", "audit", for_s=600)
     reads("orders", for_s=900)
-    if interrupted == "start":
-        alerts.close()
-        alerts = Alerts(settings, clock)
-    elif interrupted:
-        alerts.reload(settings)
+    alerting.interrupt(interrupted)
     reads(for_s=900)
     reads("audit", for_s=60)
-    notices, _ = alerts.notices(NoticeAsk())
-    alerts.close()
-    rows = sqlite3.connect(settings.alerts.file).execute(
+    notices = alerting.end()
+    rows = sqlite3.connect(alerting.settings.alerts.file).execute(
         "SELECT n.channel, p.body FROM notices n JOIN payloads p ON p.number = n.payload"
     )
     since_ms = {channel: unpack(body).since_ms for channel, body in rows}
@@ -183,28 +203,19 @@ objective_severity = "warning"
 def test_a_channel_for_errors_only_does_not_lack_a_warning(
     tmp_path: Path, interrupted: str
 ) -> None:
-    clock = SetClock()
-    settings = alert_settings(tmp_path, _FOR_ERRORS)
-    alerts = Alerts(settings, clock)
-    live = Live(now_ms=clock.ms)
+    live = Live()
     live.topics(orders=1)
-    queries = SnapshotQueries({"here": live.monitor}, health=lambda: (READY,))
+    alerting = _Alerting(tmp_path, _FOR_ERRORS, live)
     for number in range(120):
-        if number == 100 and interrupted == "start":
-            alerts.close()
-            alerts = Alerts(settings, clock)
-        elif number == 100 and interrupted:
-            alerts.reload(settings)
+        alerting.interrupt(interrupted if number == 100 else "")
         live.produce("orders", 0, 100)
         live.wait(_STEP_S)
         live.commit(("a", "orders", 0, live.ends["orders", 0] - 100))
-        clock.ms = live.now_ms
-        alerts.observe(live.judge(), queries, clock.now_ms())
-    notices, _ = alerts.notices(NoticeAsk())
-    alerts.close()
+        alerting.look()
+    notices = alerting.end()
 
     assert [(notice.channel, notice.event) for notice in notices] == [("warned", "open")]
-    assert notices[0].at_ms < clock.ms - 200_000
+    assert notices[0].at_ms < live.now_ms - 200_000
 
 
 _HEARD_BY_NOBODY = """
@@ -228,20 +239,15 @@ objective_severity = "warning"
 """
 
 
-@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("interrupted", ["", "start"])
 def test_an_incident_that_no_channel_was_for_is_sent_when_it_moves_to_one(
-    tmp_path: Path, *, restarted: bool
+    tmp_path: Path, interrupted: str
 ) -> None:
-    clock = SetClock()
-    settings = alert_settings(tmp_path, _HEARD_BY_NOBODY)
-    alerts = Alerts(settings, clock)
-    live = Live(now_ms=clock.ms)
+    live = Live()
     live.topics(audit=1, orders=1)
-    queries = SnapshotQueries({"here": live.monitor}, health=lambda: (READY,))
+    alerting = _Alerting(tmp_path, _HEARD_BY_NOBODY, live)
     for number in range(140):
-        if number == 100 and restarted:
-            alerts.close()
-            alerts = Alerts(settings, clock)
+        alerting.interrupt(interrupted if number == 100 else "")
         behind = "audit" if number < 120 else "orders"
         for topic in ("audit", "orders"):
             live.produce(topic, 0, 100)
@@ -249,9 +255,7 @@ def test_an_incident_that_no_channel_was_for_is_sent_when_it_moves_to_one(
         for topic in ("audit", "orders"):
             left = 100 if topic == behind else 0
             live.commit(("a", topic, 0, live.ends[topic, 0] - left))
-        clock.ms = live.now_ms
-        alerts.observe(live.judge(), queries, clock.now_ms())
-    notices, _ = alerts.notices(NoticeAsk())
-    alerts.close()
+        alerting.look()
+    notices = alerting.end()
 
     assert [(notice.channel, notice.event) for notice in notices] == [("warned", "open")]
