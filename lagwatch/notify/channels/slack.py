@@ -63,7 +63,7 @@ class Slack(ChatWebhook):
         text = next(short for short in texts if len(short) <= _LONGEST_TEXT)
         attachment = {
             "color": _COLOURS[tone(message)],
-            "fallback": summary,
+            "fallback": _escaped(summary),
             "blocks": [*_sections(text), *_buttons(message)],
         }
         return _framed(summary) | {"attachments": [attachment]}
