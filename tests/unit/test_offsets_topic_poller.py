@@ -19,15 +19,14 @@ from lagwatch.pollers.offsets_topic import OffsetsTopicPoller
 from lagwatch.pollers.surroundings import Surroundings
 from lagwatch.pollers.topics import TopicPoller
 from lagwatch.ports.kafka import (
-    ConsumedRecords,
     GroupDescriptions,
     GroupListing,
     ListedGroup,
-    Span,
     TopicIds,
     TopicListing,
 )
 from lagwatch.ports.reports import Backlog, Commits, GroupsGone, GroupsSeen, Report
+from tests.support.kafka_doubles import InMemoryOffsetsTopic, Record
 from tests.support.rounds import a_round
 from tests.support.step_clock import StepClock
 from tests.support.wire import (
@@ -38,46 +37,6 @@ from tests.support.wire import (
 )
 
 TOPIC = "__consumer_offsets"
-
-Record = tuple[int, int, bytes, bytes | None]
-"""partition, offset, key, value"""
-
-
-class InMemoryOffsetsTopic:
-    """Partitions of records; `ends` may lie behind the last record, as after compaction."""
-
-    def __init__(self, *records: Record, ends: Mapping[int, int]) -> None:
-        self.records = list(records)
-        self.ends = dict(ends)
-        self.topic_id = ""
-        self.positions: dict[int, int] = {}
-        self.assigned: list[Mapping[int, int]] = []
-        self.stuck = False
-        """Nothing is read, until there is a new client."""
-
-    async def spans(self) -> Mapping[int, Span]:
-        return {each: Span(start=0, end=end) for each, end in self.ends.items()}
-
-    async def assign(self, positions: Mapping[int, int]) -> None:
-        self.positions = dict(positions)
-        self.assigned.append(dict(positions))
-
-    async def renew(self) -> None:
-        self.stuck = False
-
-    async def read(self) -> ConsumedRecords:
-        if self.stuck:
-            return ConsumedRecords(
-                keys=[], values=[], orders=np.zeros(0, np.int64), positions=dict(self.positions)
-            )
-        batch = [each for each in self.records if each[1] >= self.positions.get(each[0], 1 << 60)]
-        self.positions.update({each: self.ends[each] for each in self.positions})
-        return ConsumedRecords(
-            keys=[key for *_, key, _ in batch],
-            values=[value for *_, value in batch],
-            orders=np.array([offset for _, offset, *_ in batch], np.int64),
-            positions=dict(self.positions),
-        )
 
 
 class NoTopics:

@@ -1,12 +1,11 @@
 """When pollers ask, what they report, and what they do when refused."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from lagwatch.config import ClusterSettings
 from lagwatch.core.model import EpochMs, GroupInfo
@@ -24,13 +23,9 @@ from lagwatch.pollers.quiet import FEW_PARTITIONS, RESTS_AFTER_S, WHOLE_EVERY_S,
 from lagwatch.pollers.surroundings import Surroundings
 from lagwatch.pollers.topics import TopicPoller
 from lagwatch.ports.kafka import (
-    CommittedOffsets,
     GroupDescriptions,
     GroupListing,
     ListedGroup,
-    LogEndRound,
-    TopicIds,
-    TopicListing,
 )
 from lagwatch.ports.reports import (
     CollectorFacts,
@@ -44,6 +39,7 @@ from lagwatch.ports.reports import (
     SourceKind,
     Topics,
 )
+from tests.support.kafka_doubles import InMemoryGroups, InMemoryLogEnds, InMemoryTopics
 
 R = TypeVar("R", bound=Report)
 
@@ -234,36 +230,6 @@ def test_many_names_are_summed_up() -> None:
     assert reported[-1] == "and 5 more like this"
 
 
-def listing(leaders: dict[str, list[int]]) -> TopicListing:
-    names = tuple(sorted(leaders))
-    return TopicListing(
-        names=names,
-        partitions=np.array([len(leaders[name]) for name in names], np.int32),
-        leader=np.array([each for name in names for each in leaders[name]], np.int32),
-    )
-
-
-class InMemoryTopics:
-    """Topics as a test lays them out: name → (id, leaders)."""
-
-    def __init__(self, topics: dict[str, tuple[str, list[int]]]) -> None:
-        self.topics = topics
-        self.hidden: set[str] = set()
-        self.asked: list[Sequence[str]] = []
-
-    async def list_topics(self) -> TopicListing:
-        return listing({name: leaders for name, (_, leaders) in self.topics.items()})
-
-    async def topic_ids(self, names: Sequence[str]) -> TopicIds:
-        self.asked.append(names)
-        known = [name for name in names if name in self.topics]
-        return TopicIds(
-            ids={name: self.topics[name][0] for name in known},
-            refused=tuple(name for name in names if name in self.hidden),
-            missing=tuple(set(names) - set(known) - self.hidden),
-        )
-
-
 class Desk:
     """A topic poller with its surroundings."""
 
@@ -429,36 +395,6 @@ def test_a_commit_of_a_topic_that_was_deleted_before_raises_no_doubt() -> None:
     assert [each for each in source.asked[asked:] if each] == []
 
 
-class InMemoryLogEnds:
-    """Answers the next round as the test says."""
-
-    def __init__(self) -> None:
-        self.ends: list[int] = []
-        self.stale = False
-        self.asked: list[tuple[bool, list[int] | None]] = []
-        """Of each round: with log starts? Of which rows; None: of all."""
-
-    async def log_ends(
-        self,
-        topics: TopicListing,
-        *,
-        with_log_start: bool,
-        wanted: NDArray[np.bool_] | None = None,
-    ) -> LogEndRound:
-        assert len(self.ends) == len(topics.leader)
-        rows = None if wanted is None else np.flatnonzero(wanted).tolist()
-        self.asked.append((with_log_start, rows))
-        ends = np.array(self.ends, np.int64)
-        return LogEndRound(
-            log_start=np.zeros_like(ends) if with_log_start else None,
-            log_end=ends,
-            last_stable=ends,
-            stale=self.stale,
-            replaced=False,
-            problems=("broker 1 is silent",) if (ends < 0).any() else (),
-        )
-
-
 def log_end_poller(
     desk: Desk, ends: InMemoryLogEnds, quiet: QuietPartitions | None = None
 ) -> LogEndPoller:
@@ -603,49 +539,6 @@ def test_log_ends_name_the_version_of_the_topics_they_are_about() -> None:
 
     (reported,) = desk.outbox.of(LogEnds)
     assert (reported.version, reported.log_end.tolist()) == (1, [5, -1])
-
-
-class InMemoryGroups:
-    """Groups and their committed offsets: group → {(topic, partition): offset}."""
-
-    def __init__(self, committed: dict[str, dict[tuple[str, int], int]]) -> None:
-        self.offsets = committed
-        self.problem = ""
-        self.at_ms = 1_000
-        self.others: tuple[str, ...] = ()
-        self.hidden: set[str] = set()
-        self.hidden_topics: frozenset[str] = frozenset()
-        self.wait: Callable[[], Awaitable[None]] | None = None
-
-    async def list_groups(self) -> GroupListing:
-        found = (ListedGroup(name=name, type="classic", state="Empty") for name in self.offsets)
-        return GroupListing(groups=tuple(found), problem=self.problem, others=self.others)
-
-    async def describe(self, names: Sequence[str]) -> GroupDescriptions:
-        return GroupDescriptions(infos=(), refused=(), missing=tuple(names), problems={})
-
-    async def may_list_all(self) -> bool:
-        return True
-
-    async def not_surely_deleted(self, left_out: Mapping[str, tuple[str, int]]) -> frozenset[str]:
-        return self.hidden_topics.intersection(left_out)
-
-    async def committed(self, groups: Sequence[str]) -> AsyncIterator[Sequence[CommittedOffsets]]:
-        if self.wait is not None:
-            await self.wait()
-        for group in groups:
-            offsets = {} if group in self.hidden else self.offsets.get(group, {})
-            yield [
-                CommittedOffsets(
-                    group=group,
-                    topics=[topic for topic, _ in offsets],
-                    partitions=[partition for _, partition in offsets],
-                    offsets=list(offsets.values()),
-                    asked_ms=EpochMs(self.at_ms),
-                    answered_ms=EpochMs(self.at_ms + 1),
-                    refused=group in self.hidden,
-                )
-            ]
 
 
 def group_poller(

@@ -9,7 +9,8 @@ from lagwatch.pollers.loop import Wake
 from lagwatch.pollers.progress import ProgressPoller
 from lagwatch.ports.progress import Positions, Step
 from lagwatch.ports.reports import Progress, ProgressKnown
-from tests.unit.test_pollers import Desk, InMemoryGroups, InMemoryTopics
+from tests.support.kafka_doubles import InMemoryGroups, InMemoryTopics
+from tests.unit.test_pollers import Desk
 
 
 class InMemoryProgress:

@@ -1,10 +1,8 @@
 """How the state of share groups is followed, and what is said where they cannot be described."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
-import numpy as np
 import pytest
 
 from lagwatch.core.model import GroupInfo, Member, SharePartition
@@ -19,71 +17,12 @@ from lagwatch.pollers.share_state import (
     CommittedWithShares,
     ShareStatePoller,
 )
-from lagwatch.ports.kafka import ConsumedRecords, GroupDescriptions, Span
+from lagwatch.ports.kafka import GroupDescriptions
 from lagwatch.ports.reports import CollectorFacts, Commits, GroupsSeen, SharesSeen
-from tests.support.wire import encode_share_key, encode_share_value
-from tests.unit.test_pollers import Desk, InMemoryGroups, InMemoryTopics
+from tests.support.kafka_doubles import ORDERS, InMemoryGroups, InMemoryStateTopic, InMemoryTopics
+from tests.unit.test_pollers import Desk
 
-ORDERS = "OzMcb6xdSee-xkidfuVdDQ"
 OTHER = "m4DYeKQPTbucaw6r_k4FdA"
-
-
-@dataclass
-class InMemoryStateTopic:
-    """One partition of records that are read once."""
-
-    records: list[tuple[int, bytes, bytes | None]]
-    refuses: bool = False
-    topic_id: str = "state"
-    read_to: int = 0
-    stuck: bool = False
-    """Nothing is read, until there is a new client."""
-
-    async def spans(self) -> Mapping[int, Span]:
-        return {0: Span(start=0, end=len(self.records))}
-
-    async def assign(self, positions: Mapping[int, int]) -> None:
-        self.read_to = positions[0]
-
-    async def renew(self) -> None:
-        self.stuck = False
-
-    async def read(self) -> ConsumedRecords:
-        if self.refuses:
-            raise SourceError(
-                cluster="c", kind="authorization", message="grant: Allow READ on TOPIC it"
-            )
-        end = self.read_to if self.stuck else len(self.records)
-        batch = self.records[self.read_to : end]
-        orders = np.arange(self.read_to, end)
-        self.read_to = end
-        return ConsumedRecords(
-            keys=[key for _, key, _ in batch],
-            values=[value for *_, value in batch],
-            orders=orders,
-            positions={0: self.read_to},
-            times_ms=np.array([at_ms for at_ms, *_ in batch], np.int64),
-        )
-
-    def write(self, at_ms: int, start: int, completed: int, topic_id: str = ORDERS) -> None:
-        self._write(at_ms, start, completed, topic_id, update=bool(self.records))
-
-    def snapshot(self, at_ms: int, start: int, completed: int, topic_id: str = ORDERS) -> None:
-        self._write(at_ms, start, completed, topic_id, update=False)
-
-    def _write(
-        self, at_ms: int, start: int, completed: int, topic_id: str, *, update: bool
-    ) -> None:
-        self.records.append(
-            (
-                at_ms,
-                encode_share_key("g", topic_id, 0, update=update),
-                encode_share_value(start, completed, update=update),
-            )
-        )
-
-    def remove(self, at_ms: int, topic_id: str = ORDERS) -> None:
-        self.records.append((at_ms, encode_share_key("g", topic_id, 0), None))
 
 
 class DescribedGroups:

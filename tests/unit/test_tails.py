@@ -1,7 +1,6 @@
 """Which log ends are looked at for control records, how often, and what is reported."""
 
 import asyncio
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,21 +9,10 @@ from lagwatch.pollers.facts import Facts
 from lagwatch.pollers.known import LastOffsets
 from lagwatch.pollers.loop import EndsRound, PartitionEnds
 from lagwatch.pollers.tails import TailPoller
-from lagwatch.ports.kafka import Tail, TailAnswer, TopicListing
+from lagwatch.ports.kafka import TopicListing
 from lagwatch.ports.reports import Commits, EmptyTails, Report
+from tests.support.kafka_doubles import InMemoryTails
 from tests.support.step_clock import StepClock
-
-
-class InMemoryTails:
-    """Every range is empty from `empty_from` on."""
-
-    def __init__(self) -> None:
-        self.empty_from: int | None = 0
-        self.asked: list[Tail] = []
-
-    async def read(self, tails: Sequence[Tail]) -> Sequence[TailAnswer]:
-        self.asked += tails
-        return [TailAnswer(tail=each, empty_from=self.empty_from, refused=False) for each in tails]
 
 
 class Scene:

@@ -1,7 +1,6 @@
 """Which transactions are reported, and how they are asked for."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -13,24 +12,8 @@ from lagwatch.pollers.loop import EndsRound, PartitionEnds
 from lagwatch.pollers.transactions import TransactionPoller
 from lagwatch.ports.kafka import HeldPartition, TopicListing, TransactionNames
 from lagwatch.ports.reports import OpenTransactions, Report
+from tests.support.kafka_doubles import InMemoryTransactions
 from tests.support.step_clock import StepClock
-
-
-class InMemoryTransactions:
-    """Gives every transaction the same name."""
-
-    def __init__(self) -> None:
-        self.problem = ""
-        self.asked: list[HeldPartition] = []
-
-    async def names(
-        self, held: Sequence[HeldPartition]
-    ) -> Mapping[HeldPartition, TransactionNames]:
-        self.asked += held
-        names = TransactionNames(
-            producer_id=7, transactional_id="tx", started_ms=None, problem=self.problem
-        )
-        return dict.fromkeys(held, names)
 
 
 class Scene:
