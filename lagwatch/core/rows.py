@@ -213,34 +213,44 @@ def each_absence(absence: Absence) -> Iterator[tuple[Int64, Int64]]:
 
 
 def uninterrupted_ms(
-    since_ms: Int64, until_ms: Int64, *absence: Int64, rejoin_ms: int = _REJOIN_MS
+    since_ms: Int64,
+    until_ms: Int64,
+    *absence: Int64,
+    rejoin_ms: int = _REJOIN_MS,
+    without: Unwatched | None = None,
 ) -> Int64:
     """How long between two instants Kafka was there, and groups could read; 0: never.
 
     The longest stretch, or several together without the time that groups may take to come back
     after each absence between them: at most `rejoin_ms`, and less after a short one. What was
     before the last three absences is forgotten. A broker that comes and goes thus never makes a
-    silence longer than it was.
+    silence longer than it was. What lies within the stretches `without` does not count.
     """
-    best, run = _before(since_ms, absence, rejoin_ms)
+    best, run = _before(since_ms, absence, rejoin_ms, without)
     after_ms = until_ms - np.maximum(since_ms, absence[1])
     longest_ms: Int64 = np.maximum(np.maximum(best, run + after_ms), 0)
     return longest_ms
 
 
 def longer_from_ms(
-    since_ms: Int64, than_ms: Int64 | int, *absence: Int64, rejoin_ms: int = _REJOIN_MS
+    since_ms: Int64,
+    than_ms: Int64 | int,
+    *absence: Int64,
+    rejoin_ms: int = _REJOIN_MS,
+    without: Unwatched | None = None,
 ) -> Int64:
     """From when on `uninterrupted_ms` since an instant is longer than this.
 
     Far in the past where it was so before the last absence.
     """
-    best, run = _before(since_ms, absence, rejoin_ms)
+    best, run = _before(since_ms, absence, rejoin_ms, without)
     from_ms = np.maximum(since_ms, absence[1]) - run + than_ms + 1
     return np.where(best > than_ms, _LONG_AGO_MS, from_ms)
 
 
-def _before(since_ms: Int64, absence: Absence, rejoin_ms: int) -> tuple[Int64, Int64]:
+def _before(
+    since_ms: Int64, absence: Absence, rejoin_ms: int, without: Unwatched | None
+) -> tuple[Int64, Int64]:
     """Of the time since an instant and before the last absence, what counts, see above.
 
     The best that ended by then, and what goes on to count with the time after it.
@@ -255,6 +265,11 @@ def _before(since_ms: Int64, absence: Absence, rejoin_ms: int) -> tuple[Int64, I
             grace_ms = np.minimum(_SHORT_REJOIN_MS + 4 * (back_ms - away_ms), rejoin_ms)
             run = np.where(since_ms < back_ms, np.maximum(run - grace_ms, 0), 0)
         there_ms = back_ms
+    if without is not None:
+        # what ended before the last absence lacks nothing for a gap after it
+        left_out_ms = without.after_ms(since_ms)
+        best = best - left_out_ms + without.after_ms(np.maximum(since_ms, absence[0]))
+        run = run - left_out_ms
     return best, run
 
 
@@ -513,35 +528,42 @@ class Around:
         once it has run for five minutes.
         """
         rejoin_ms = self.limits.unsure_ms
-        stretches = [
-            uninterrupted_ms(since_ms, now_ms, *each, rejoin_ms=rejoin_ms) for each in absences
-        ]
+
+        def counted(without: Unwatched | None) -> Int64:
+            ends = [since_ms, now_ms]
+            stretches = [
+                uninterrupted_ms(*ends, *each, rejoin_ms=rejoin_ms, without=without)
+                for each in absences
+            ]
+            least: Int64 = np.minimum.reduce(stretches)
+            return least
+
         young = now_ms <= self.complete_ms + rejoin_ms
-        left_out_ms = np.where(young, self.unwatched.after_ms(since_ms), 0)
-        counted_ms: Int64 = np.maximum(np.minimum.reduce(stretches) - left_out_ms, 0)
-        return counted_ms
+        if not self.unwatched.until_ms.size or not young.any():
+            return counted(None)
+        left_out = self.unwatched.watched_less(rejoin_ms)
+        return np.where(young, counted(left_out), counted(None))
 
     def longer_at_ms(
         self, since_ms: Int64, than_ms: Int64 | int, absences: "Sequence[Absence]"
     ) -> Int64:
         """From when on `counted_ms` of a silence that goes on is longer than this."""
-        whole_ms = self._longer_from_ms(since_ms, than_ms, absences)
-        left_out_ms = self.unwatched.after_ms(since_ms)
-        if not left_out_ms.any():
-            return whole_ms
-        again_ms = self.complete_ms + self.limits.unsure_ms + 1
-        seen_ms = self._longer_from_ms(since_ms, than_ms + left_out_ms, absences)
-        return np.minimum(seen_ms, np.maximum(whole_ms, again_ms))
-
-    def _longer_from_ms(
-        self, since_ms: Int64, than_ms: Int64 | int, absences: "Sequence[Absence]"
-    ) -> Int64:
-        """The same, the gaps of lagwatch included."""
         rejoin_ms = self.limits.unsure_ms
-        from_ms: Int64 = np.maximum.reduce(
-            [longer_from_ms(since_ms, than_ms, *each, rejoin_ms=rejoin_ms) for each in absences]
-        )
-        return from_ms
+
+        def longer(without: Unwatched | None) -> Int64:
+            instants = [
+                longer_from_ms(since_ms, than_ms, *each, rejoin_ms=rejoin_ms, without=without)
+                for each in absences
+            ]
+            last: Int64 = np.maximum.reduce(instants)
+            return last
+
+        whole_ms = longer(None)
+        left_out = self.unwatched.watched_less(rejoin_ms)
+        if not left_out.after_ms(since_ms).any():
+            return whole_ms
+        again_ms = self.complete_ms + rejoin_ms + 1
+        return np.minimum(longer(left_out), np.maximum(whole_ms, again_ms))
 
     def watched_from_ms(self, row: Slots, since_ms: Int64) -> Int64:
         """From when on lagwatch has watched a silence from before a start long enough.

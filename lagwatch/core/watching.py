@@ -29,6 +29,12 @@ class Unwatched:
         table = np.array([*stretches], np.int64).reshape(-1, 2) - skew_ms
         return cls(table[:, 0], table[:, 1])
 
+    def watched_less(self, than_ms: int) -> "Unwatched":
+        """The stretches after which a process watched for less than this; the last one, too."""
+        less = self.from_ms[1:] - self.until_ms[:-1] < than_ms
+        kept = np.append(less, True)[: self.until_ms.size]
+        return Unwatched(self.from_ms[kept], self.until_ms[kept])
+
     def after_ms(self, since_ms: Int64) -> Int64:
         """How long no process watched, from each instant until now."""
         if not self.until_ms.size:

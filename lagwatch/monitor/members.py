@@ -184,7 +184,15 @@ class Groups:
         self._dirty.add(group)
 
     def gone(self, group: str) -> None:
-        """Forget a group that was removed from Kafka, with what it never committed."""
+        """Forget a group that was removed from Kafka, with what it never committed.
+
+        Kafka also removes a group without offsets when all members' sessions have ended, as after
+        an outage. Those who hold its partitions join again: it stays until it is seen that
+        nobody does.
+        """
+        if group in self._uncommitted and self.owners.get(group):
+            self._bereft.add(group)
+            return
         self.drop(group)
         self._forget_uncommitted(group)
 

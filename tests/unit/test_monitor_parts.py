@@ -311,6 +311,28 @@ class TestGroups:
         found = groups.never_commit(topics(*[2_000_000] * 4), 1_300_000, ALWAYS)
         assert found == {("g", "t", 3): since_ms}
 
+    @pytest.mark.parametrize("joins_again", [True, False])
+    def test_a_group_that_kafka_removed_goes_on_when_its_member_joins_again(
+        self, joins_again
+    ) -> None:
+        groups = self.groups()
+        groups.take(self.seen(("t", (0, 1, 3))), 1000)
+        self.refresh(groups, 1000)
+        groups.never_commit(topics(10, 10, 10, 10), 1000, ALWAYS)
+        groups.never_commit(topics(11, 11, 11, 11), 2000, ALWAYS)
+        found = {("g", "t", 3): 1000}
+        assert groups.never_commit(topics(11, 11, 11, 11), 302_000, ALWAYS) == found
+
+        groups.gone("g")
+        groups.take(
+            self.seen(("t", (0, 1, 3))) if joins_again else GroupsSeen(groups=(), complete=True),
+            310_000,
+        )
+        self.refresh(groups, 310_000)
+
+        after = groups.never_commit(topics(11, 11, 11, 11), 310_000, ALWAYS)
+        assert after == (found if joins_again else {})
+
     def test_a_row_that_is_given_up_leaves_nothing_to_its_next_owner(self) -> None:
         groups = self.groups(read_committed="^g", mirrored="^g")
         groups.take(self.seen(("other", (0,))), 1000)

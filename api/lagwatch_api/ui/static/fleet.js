@@ -160,7 +160,7 @@ export class Fleet {
     const found = counted.filter((entry) => !asked.status || entry.status === asked.status || entry.worst === asked.status || (asked.status === "INCIDENT" && entry.incident));
     if (asked.order === "reverse") found.reverse();
     const view = asked.view in VIEWS ? asked.view : "";
-    if (needsSubscriptions(view)) this.#subscribe();
+    if (asked.q || needsSubscriptions(view)) this.#subscribe(); // a search finds topics and clients as well
     this.#found = found.length;
     this.#shown = view ? arranged(found, view, this.#open, this.#all) : found;
     if (view === "cluster") this.#shown = [...this.#silent(asked, matches), ...this.#shown];

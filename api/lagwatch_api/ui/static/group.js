@@ -294,7 +294,7 @@ const lagOf = ({ lag, readable_lag: part }) => (readable(lag, part) ? `${number(
 
 /** Of how many partitions a rate is missing, and why. */
 function unmeasured(partitions, key) {
-  const committed = partitions.filter((part) => part.rule !== "never_committed");
+  const committed = partitions.filter((part) => part.rule !== "never_committed" && part.rule !== "never_commits");
   const missing = committed.filter((part) => part[key] === null);
   const why = missing.every((part) => part.lag === null) ? "log end not known" : "too few commits seen";
   return missing.length ? `${number(missing.length)} of ${number(committed.length)} partitions: ${why}` : "";
