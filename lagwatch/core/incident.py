@@ -73,6 +73,8 @@ class Reason(StrEnum):
     """Open for so long that it is sent to further channels of the policy."""
     OTHER_POLICY = "other_policy"
     """It goes on under another policy, whose channels have not heard of it."""
+    NEW_CHANNEL = "new_channel"
+    """Its policy has other channels than before, which have not heard of it."""
     ACKNOWLEDGED = "acknowledged"
     """No reminder: the incident is acknowledged."""
     ALREADY_SENT = "already_sent"
@@ -201,7 +203,7 @@ class Graded:
     lost: int = 0
     """Messages lost and not acknowledged, of an observation that is bad."""
     unheard: bool = False
-    """Its policy has channels that have not heard of the open incident, which is another one's."""
+    """Its policy has channels that have not heard of the open incident."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -703,7 +705,7 @@ def _as_burrow(
         return state, Decision(reason=graded.reason)
     act, incident = _moved(state.incident, status, now_ms)
     silent = State(incident=incident, quiet_until_ms=state.quiet_until_ms)
-    event, reason = _burrow_due(state, status, act, policy, now_ms)
+    event, reason = _burrow_due(state, graded, act, policy, now_ms)
     if event is NoticeEvent.NOTHING or muted:
         return silent, Decision(
             act=act, reason=Reason.MUTED if event is not NoticeEvent.NOTHING else reason
@@ -731,15 +733,16 @@ def _moved(
 
 
 def _burrow_due(
-    state: State, status: GroupStatus, act: Act, policy: Policy, now_ms: EpochMs
+    state: State, graded: Graded, act: Act, policy: Policy, now_ms: EpochMs
 ) -> tuple[NoticeEvent, Reason]:
     sent_ms = state.quiet_until_ms
     if act is Act.CLOSE and policy.send_close:
         return NoticeEvent.CLOSE, Reason.HEALED
-    if status < policy.threshold:
+    if graded.severity is None or graded.severity < policy.threshold:
         return NoticeEvent.NOTHING, Reason.BELOW_THRESHOLD
-    if sent_ms is None:
-        return NoticeEvent.OPEN, Reason.FIRST
+    if sent_ms is None or graded.unheard:
+        first = NoticeEvent.OPEN, Reason.FIRST
+        return first if sent_ms is None else (NoticeEvent.REMIND, Reason.OTHER_POLICY)
     if policy.send_once:
         return NoticeEvent.NOTHING, Reason.SEND_ONCE
     if now_ms - sent_ms <= policy.remind_ms:

@@ -393,10 +393,10 @@ def _channels(decided: Decided) -> tuple[str, ...]:
     policy, incident = decided.policy, decided.after.incident
     if decided.decision.reason is Reason.HANDED_ON:
         return policy.escalate_to
-    others = decided.decision.reason is Reason.OTHER_POLICY
-    channels = decided.unheard if others else policy.channels
+    if decided.decision.reason in (Reason.OTHER_POLICY, Reason.NEW_CHANNEL):
+        return decided.unheard
     handed_on = incident is not None and incident.handed_on
-    return (*channels, *policy.escalate_to) if handed_on else channels
+    return (*policy.channels, *policy.escalate_to) if handed_on else policy.channels
 
 
 def _explained(

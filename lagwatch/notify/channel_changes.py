@@ -30,12 +30,12 @@ _OPEN: Final = (
     "SELECT i.*, p.body, (SELECT max(t.number) FROM transitions t WHERE t.incident = i.number)"
     " AS step, (SELECT json_group_array(n.channel) FROM notices n WHERE n.incident = i.number)"
     " AS have FROM incidents i JOIN payloads p ON p.number = i.payload"
-    " WHERE i.closed_ms IS NULL AND i.told IS NOT NULL"
+    " WHERE i.closed_ms IS NULL AND i.told IS NOT NULL AND i.about <> ?2"
     # most often every channel has all: then nothing is unpacked
     " AND EXISTS (SELECT 1 FROM json_each(?1) c WHERE c.value NOT IN"
     "  (SELECT n.channel FROM notices n WHERE n.incident = i.number))"
 )
-"""Open incidents that were sent, and not to every one of the channels."""
+"""Open incidents that are not about a group, were sent, and not to every one of the channels."""
 
 _CHANGED: Final = (
     "SELECT i.*, p.body, n.number AS notice, n.channel, n.heard, last.number AS step,"
@@ -80,9 +80,10 @@ class ConfiguredChannels:
     ) -> ChannelChanges:
         """Queue open incidents for channels that are to have them now, and ends that were missed.
 
-        An incident belongs to the policy that its group has in `book`. Channels in `fallback` are
-        notified when another channel does not deliver. `complete` adds to a notice what the
-        configuration says.
+        New channels hear of groups at the next look at them, of what is true then. An incident
+        belongs to the policy that its group has in `book`. Channels in `fallback` are notified
+        when another channel does not deliver. `complete` adds to a notice what the configuration
+        says.
         """
         greeting = _Greeting(listeners, book, fallback, complete)
 
@@ -103,7 +104,7 @@ class ConfiguredChannels:
 
 
 class _Greeting:
-    """Open incidents that other channels have received, for channels that have not."""
+    """Open incidents for channels that lack them, or what they have become."""
 
     def __init__(
         self,
@@ -119,35 +120,30 @@ class _Greeting:
 
     def queue(self, connection: sqlite3.Connection) -> int:
         """Queue them; returns the number of notices."""
-        rows = connection.execute(_OPEN, (orjson.dumps([*self._listeners]).decode(),)).fetchall()
+        rows = connection.execute(
+            _OPEN, (orjson.dumps([*self._listeners]).decode(), About.GROUP.value)
+        ).fetchall()
         return sum(self._greet(connection, row) for row in rows)
 
     def _greet(self, connection: sqlite3.Connection, row: sqlite3.Row) -> int:
-        notice = _unpacked(row["body"])
-        policy = self._policy(row, notice)
-        name = row["policy"] if policy is None else policy.name
         have = set(json.loads(row["have"]))
         missing = [
             listener.channel
-            for listener in self._recipients(row, policy)
+            for listener in self._recipients(row, None)
             if listener.channel not in have and row["severity"] >= listener.threshold
         ]
-        if missing:
-            payload = row["payload"]
-            if notice is not None and notice.policy != name:
-                notice = self._complete(replace(notice, policy=name))
-                payload = add_payload(connection, notice)
-            connection.executemany(
-                "INSERT INTO notices (incident, channel, step, event, severity, reason, at_ms,"
-                " state, payload) VALUES (?, ?, ?, ?, ?, 'new_channel', ?, 'waiting', ?)",
-                [
-                    (
-                        *(row["number"], channel, row["step"], NoticeEvent.OPEN.value),
-                        *(level(GroupStatus(row["severity"])), row["told_ms"], payload),
-                    )
-                    for channel in missing
-                ],
-            )
+        connection.executemany(
+            "INSERT INTO notices (incident, channel, step, event, severity, reason, at_ms,"
+            " state, payload) VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', ?)",
+            [
+                (
+                    *(row["number"], channel, row["step"], NoticeEvent.OPEN.value),
+                    *(level(GroupStatus(row["severity"])), Reason.NEW_CHANNEL.value),
+                    *(row["told_ms"], row["payload"]),
+                )
+                for channel in missing
+            ],
+        )
         return len(missing)
 
     def renew(self, connection: sqlite3.Connection, back: Collection[str]) -> int:

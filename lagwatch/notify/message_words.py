@@ -191,6 +191,8 @@ def _sent_because(notice: Notice) -> str:
         why.append("escalated")
     if notice.reason == Reason.OTHER_POLICY.value:
         why.append("began under another policy")
+    if notice.reason == Reason.NEW_CHANNEL.value:
+        why.append("began before this channel was configured")
     if notice.reason == Reason.MUTE_ENDED.value:
         why.append("its mute has ended")
     if notice.verdict.get("acknowledged"):

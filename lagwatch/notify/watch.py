@@ -80,6 +80,8 @@ class _Tracked:
     policy_name: str = ""
     heard: frozenset[str] = frozenset()
     """Channels that notices of its incident were for."""
+    sent_by: str = ""
+    """The policy of the last of these notices, or of an earlier one where that is not known."""
     incident: str = ""
     complete: float = 0.0
     restored: bool = False
@@ -130,7 +132,7 @@ class Decided:
     after: State
     decision: Decision
     unheard: tuple[str, ...]
-    """Channels of the policy that no notice of the incident was for."""
+    """Those of its channels that no notice of the incident was for."""
     seen_since_ms: EpochMs | None
     """Since when what the policy watches is in trouble, if that is known."""
     complete: float
@@ -317,7 +319,8 @@ class Watch:
             tracked = self._tracked.setdefault(decision.group, decision.tracked)
             tracked.policy, tracked.policy_name = decision.policy, decision.policy.name
             if decision.decision.event is not NoticeEvent.NOTHING:
-                tracked.heard |= {*decision.policy.channels}
+                tracked.heard |= {*_recipients(decision.policy, decision.after)}
+                tracked.sent_by = decision.policy.name
             tracked.incident = decision.incident if decision.after.incident is not None else ""
             tracked.last = decision.last
             if decision.after.incident is None:
@@ -348,6 +351,7 @@ class Watch:
             state=state,
             policy=policy,
             policy_name=kept.policy,
+            sent_by=kept.policy,
             incident=kept.incident,
             complete=kept.complete,
             restored=bool(kept.incident),
@@ -392,11 +396,12 @@ class Watch:
         ):
             graded = Graded(severity=None, reason=Reason.NOT_JUDGED)
         is_bad = graded.severity in (GroupStatus.WARN, GroupStatus.ERR)
-        unheard = tuple(each for each in policy.channels if each not in tracked.heard)
+        recipients = _recipients(policy, tracked.state)
+        unheard = tuple(each for each in recipients if each not in tracked.heard)
         lost, at_most, lost_ms = loss(snapshot, number, graded.kinds)
         _note_loss(tracked, graded, lost, at_most=at_most)
         if is_bad and number is not None:
-            graded = replace(graded, unheard=bool(unheard and tracked.heard))
+            graded = replace(graded, unheard=bool(unheard))
             tracked.restored = False
             tracked.missed = self._objectives.by_policy.get(policy.name) if missed else None
             tracked.complete = float(snapshot.group.complete[number])
@@ -421,7 +426,7 @@ class Watch:
             policy=policy,
             before=before,
             after=after,
-            decision=decision,
+            decision=_by_same_policy(decision, tracked, policy),
             unheard=unheard,
             seen_since_ms=self._since_ms(graded),
             complete=tracked.complete,
@@ -556,6 +561,20 @@ class Watch:
         if started_ms >= _SETTLING_MS:
             return False
         return float(snapshot.group.complete[number]) < tracked.complete
+
+
+def _by_same_policy(decision: Decision, tracked: _Tracked, policy: Policy) -> Decision:
+    """The policy has other channels than before, where it is the one that sent before."""
+    if decision.reason is Reason.OTHER_POLICY and tracked.sent_by == policy.name:
+        return replace(decision, reason=Reason.NEW_CHANNEL)
+    return decision
+
+
+def _recipients(policy: Policy, state: State) -> tuple[str, ...]:
+    """The channels of the policy, and those of its escalation once the incident is handed on."""
+    incident = state.incident
+    further = policy.escalate_to if incident is not None and incident.handed_on else ()
+    return (*policy.channels, *further)
 
 
 def _is_surely_gone(this: _Round, group: str, tracked: _Tracked) -> bool:

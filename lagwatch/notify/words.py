@@ -460,6 +460,8 @@ def _sent_because(notice: Notice) -> Iterator[str]:
         yield f"Escalated: the incident is still open{who}; other channels were notified before."
     if notice.reason == Reason.OTHER_POLICY.value:
         yield "The incident began under another policy, whose channels were notified before."
+    if notice.reason == Reason.NEW_CHANNEL.value:
+        yield "The incident is open for longer than this channel is configured."
     if notice.reason == Reason.MUTE_ENDED.value:
         yield "A mute of the group has ended, which held back notices of this incident."
 

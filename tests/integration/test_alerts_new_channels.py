@@ -1,6 +1,7 @@
 """Which open incidents reach the channels of a changed configuration."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -90,8 +91,10 @@ def test_an_open_incident_reaches_the_channels_that_its_group_has_now(
             eventually(lambda: bool(events(receiver, "a")) and alerts.idle(), "the opening")
             if not restart:
                 alerts.call(lambda: alerts.alerts.reload(settings))
+                alerts.sees(fleet)
                 eventually(lambda: bool(events(receiver, "b")), "the opening on b")
         with running(settings, clock) as alerts:
+            alerts.sees(fleet)
             eventually(lambda: bool(events(receiver, "b")) and alerts.idle(), "the opening on b")
             first = next(request for request in receiver.requests if request.path == "/b")
             fleet.heal("billing")
@@ -196,3 +199,47 @@ def test_a_channel_that_returns_hears_once_what_an_incident_has_become(
 
     assert events(receiver, "chat") == heard
     assert events(receiver, "other") == heard
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["reload", "restart"])
+def test_a_new_channel_hears_what_is_true_now(tmp_path, clock, *, restart) -> None:
+    escalated = 'escalate_after_s = 60\nescalate_to = ["boss"]\nchannels = '
+    before = Config(
+        policies=policy("all", f'{escalated}["a"]\nteam = "old"'), channels=("a", "boss")
+    )
+    after = Config(
+        policies=policy("all", f'{escalated}["a", "b"]\nteam = "new"'), channels=("a", "b", "boss")
+    )
+    fleet = Fleet(["billing"], clock)
+
+    def notices(channel: str) -> list[dict[str, Any]]:
+        requests = [each for each in receiver.requests if each.path == f"/{channel}"]
+        return [notice for request in requests for notice in request.json["notices"]]
+
+    with receiving() as receiver:
+        settings = alert_settings(tmp_path, after.text(receiver))
+        with running(alert_settings(tmp_path, before.text(receiver)), clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            fleet.pass_time(70)
+            alerts.sees(fleet)
+            eventually(lambda: bool(notices("boss")) and alerts.idle(), "it is handed on")
+            fleet.pass_time(300)
+            if not restart:
+                alerts.call(lambda: alerts.alerts.reload(settings))
+                alerts.sees(fleet)
+                eventually(lambda: bool(notices("b")), "the opening on b")
+        with running(settings, clock) as alerts:
+            for _ in range(3):
+                alerts.sees(fleet)
+                fleet.pass_time(5)
+            eventually(lambda: bool(notices("b")) and alerts.idle(), "the opening on b")
+
+    (opened,) = notices("a")
+    (heard,) = notices("b")
+    (handed_on,) = notices("boss")
+    assert (heard["event"], heard["reason"], heard["team"]) == ("open", "new_channel", "new")
+    assert heard["since_ms"] == opened["since_ms"]
+    assert heard["at_ms"] >= opened["at_ms"] + 370_000
+    assert heard["verdict"]["total_lag"] > opened["verdict"]["total_lag"]
+    assert handed_on["reason"] == "handed_on"
