@@ -19,7 +19,7 @@ from lagwatch.core.trouble import Kinds
 
 Topics = frozenset[str]
 _FIRST_LOOK_MS: Final = 60_000
-"""A rise that begins so soon after all was known for the first time, may have begun before."""
+"""A rise that begins so soon after all was known, at first or again, may have begun before."""
 
 
 def rows_of(snapshot: ClusterSnapshot, number: int) -> slice:
@@ -100,6 +100,14 @@ def _kinds(snapshot: ClusterSnapshot, rows: slice | list[int]) -> Kinds:
 def _lost(snapshot: ClusterSnapshot, rows: slice) -> NDArray[np.int64]:
     """Messages lost by these rows, without those that were acknowledged."""
     return snapshot.around.facts.lost_shown(snapshot.rows.window[rows])
+
+
+def _deleted(snapshot: ClusterSnapshot, rows: slice | list[int]) -> int:
+    """Messages of these rows' lags below the log start, whether they count as lost or not."""
+    columns = snapshot.rows
+    at, committed, lag = columns.at[rows], columns.committed[rows], columns.lag[rows]
+    log_start = np.where(at >= 0, snapshot.around.partitions.log_start[at], 0)
+    return int(np.clip(log_start - committed, 0, np.maximum(lag, 0)).sum())
 
 
 def _at_most(snapshot: ClusterSnapshot, rows: slice | list[int]) -> bool:
@@ -186,7 +194,7 @@ def of_group(snapshot: ClusterSnapshot, number: int) -> Observation:
     columns = snapshot.group
     rows = rows_of(snapshot, number)
     reason = columns.time_lag_reason[number]
-    total_lag, lost = int(columns.total_lag[number]), int(_lost(snapshot, rows).sum())
+    total_lag = int(columns.total_lag[number])
     time_lag = _TimeLag(
         time_lag_ms=int(columns.time_lag_ms[number]),
         time_lag_open=bool(_OPEN[reason]),
@@ -196,10 +204,10 @@ def of_group(snapshot: ClusterSnapshot, number: int) -> Observation:
         status=GroupStatus(int(columns.status[number])),
         complete=float(columns.complete[number]),
         total_lag=total_lag,
-        deleted=total_lag - int(columns.readable_lag[number]) if lost else 0,
+        deleted=_deleted(snapshot, rows) if columns.readable_lag[number] < total_lag else 0,
         **(_time_lag(snapshot, number) if _AT_MOST[reason] | _ESTIMATED[reason] else time_lag),
         **_since(snapshot, rows),
-        lost=lost,
+        lost=int(_lost(snapshot, rows).sum()),
         lost_at_most=_at_most(snapshot, rows),
         kinds=_kinds(snapshot, rows),
     )
@@ -221,7 +229,7 @@ def of_topics(snapshot: ClusterSnapshot, number: int, topics: Topics) -> Observa
         status=GroupStatus(worst) if worst in (1, 2, GroupStatus.UNKNOWN) else GroupStatus.ERR,
         complete=full / len(rows) if rows else 0.0,
         total_lag=total_lag,
-        deleted=total_lag - readable if lost else 0,
+        deleted=_deleted(snapshot, rows) if readable < total_lag else 0,
         **_time_lag(snapshot, number, rows),
         lost=lost,
         lost_at_most=_at_most(snapshot, rows),
@@ -238,9 +246,9 @@ class _Since(TypedDict):
 def _since(snapshot: ClusterSnapshot, rows: slice | list[int]) -> _Since:
     """When the trouble began that decides about these rows; -1: unknown, or nothing is wrong.
 
-    A rise that was found when lagwatch first looked may have begun before that. Other partitions
-    may be in a milder trouble for longer: what is said of the group is the rule of its worst
-    partition, of equally bad ones that with the most to read.
+    A rise that was found when lagwatch first looked, or looked again after it had not run, may
+    have begun before that. Other partitions may be in a milder trouble for longer: what is said of
+    the group is the rule of its worst partition, of equally bad ones that with the most to read.
     """
     columns = snapshot.rows
     status, rule, since_ms = columns.status[rows], columns.rule[rows], columns.since_ms[rows]
@@ -251,7 +259,11 @@ def _since(snapshot: ClusterSnapshot, rows: slice | list[int]) -> _Since:
     named = rule[worst[columns.readable_lag[rows][worst].argmax()]]
     began_ms = since_ms[bad & (rule == named) & (since_ms >= 0)]
     found_ms = int(began_ms.min()) if began_ms.size else -1
-    found_at_first = 0 <= found_ms < snapshot.around.first_ms + _FIRST_LOOK_MS
+    around = snapshot.around
+    found_at_first = 0 <= found_ms < around.first_ms + _FIRST_LOOK_MS
+    # when a rise began is known up to a step
+    again_ms = around.complete_ms - around.limits.step_ms
+    found_at_first |= 0 <= again_ms <= found_ms < around.complete_ms + _FIRST_LOOK_MS
     return {
         "since_ms": found_ms,
         "since_at_least": bool(named == Rule.FALLING_BEHIND) and found_at_first,

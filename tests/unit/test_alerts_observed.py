@@ -1,5 +1,8 @@
 """What alerts see of a group: how far behind, since when, and what of it is only a bound."""
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -8,12 +11,23 @@ from lagwatch.core.incident import Observation
 from lagwatch.core.model import GroupStatus, PartitionStatus, Rule, TimeLagReason
 from lagwatch.core.snapshot import RowTimes
 from lagwatch.notify.objectives import objective
-from lagwatch.notify.observed import of_group
+from lagwatch.notify.observed import of_group, of_topics
 from tests.support.stepped_cluster import SteppedCluster
 
 
-@pytest.mark.parametrize(("after_s", "at_least"), [(8, True), (7200, False)])
-def test_a_rise_found_at_the_first_look_may_have_begun_before(after_s, at_least) -> None:
+@pytest.mark.parametrize(
+    ("after_s", "again_s", "at_least"),
+    [
+        (8, None, True),
+        (7200, None, False),
+        # lagwatch started again
+        (7200, 7180, True),
+        (7200, 7230, True),
+        (7200, 7000, False),
+        (7200, 7400, False),
+    ],
+)
+def test_a_rise_found_at_a_first_look_may_have_begun_before(after_s, again_s, at_least) -> None:
     cluster = SteppedCluster()
     cluster.create("t")
     cluster.ends()
@@ -23,7 +37,11 @@ def test_a_rise_found_at_the_first_look_may_have_begun_before(after_s, at_least)
     cluster.commit("g", "t", 0, 10)
     cluster.ends()
     snapshot = cluster.judge()
-    since_ms = snapshot.around.first_ms + after_s * 1000
+    first_ms = snapshot.around.first_ms
+    since_ms = first_ms + after_s * 1000
+    if again_s is not None:
+        around = replace(snapshot.around, complete_ms=first_ms + again_s * 1000)
+        snapshot = replace(snapshot, around=around)
     snapshot.group.status[:] = GroupStatus.WARN
     snapshot.rows.status[:] = PartitionStatus.WARN
     snapshot.rows.rule[:] = Rule.FALLING_BEHIND
@@ -90,3 +108,21 @@ def test_a_limit_is_missed_by_what_is_known_and_can_be_read(seen: dict, said: st
     assert limits is not None
 
     assert limits.missed(Observation(status=GroupStatus.OK, **seen), None) == said
+
+
+@pytest.mark.parametrize("observe", [of_group, partial(of_topics, topics={"t"})])
+def test_what_was_deleted_unread_counts_for_no_limit_before_it_is_called_lost(observe) -> None:
+    cluster = SteppedCluster()
+    cluster.create("t")
+    cluster.ends()
+    cluster.grow("t", 100)
+    cluster.wait(5)
+    cluster.commit("g", "t", 0, 10)
+    cluster.ends()
+    cluster.judge()
+    cluster.wait(5)
+    cluster.ends(log_start=50)
+
+    seen = observe(cluster.judge(), 0)
+
+    assert (seen.total_lag, seen.deleted, seen.lost) == (90, 40, 0)
