@@ -36,17 +36,33 @@ def dashboard() -> builders.Dashboard:
 
 
 def _numbers(board: builders.Dashboard) -> None:
-    bad_from: float | None
-    for title, status, bad_from, about in (
-        ("Groups OK", "OK", None, "Groups that keep up."),
-        ("Falling behind", "WARN", 1, "Groups that make progress, but too little."),
-        ("In error", "ERR", 1, "Groups of which a partition stopped, stalled, went back or lost."),
-        ("Unknown", "UNKNOWN", 1, "Groups that cannot be judged, or not yet; stale ones, too."),
+    for title, status, bad, about in (
+        ("Groups OK", "OK", "", "Groups that keep up."),
+        (
+            "With a warning",
+            "WARN",
+            "yellow",
+            "Groups that fall behind, wait for a transaction, were silent, or never commit.",
+        ),
+        (
+            "In error",
+            "ERR",
+            "red",
+            "Groups of which a partition stopped, stalled, went back or lost.",
+        ),
+        (
+            "Unknown",
+            "UNKNOWN",
+            "red",
+            "Groups that cannot be judged, or not yet; stale ones, too.",
+        ),
     ):
         of_status = f'lagwatch_group_status{{{_WHICH},status="{status}"}}'
         expr = f"sum(max by (cluster, group) ({of_status}))"
-        board.with_panel(p.number(title, expr, span=p.QUARTER, bad_from=bad_from, about=about))
-    for title, expr, unit, bad_from, about in (
+        bad_from = 1 if bad else None
+        panel = p.number(title, expr, span=p.QUARTER, bad_from=bad_from, bad=bad, about=about)
+        board.with_panel(panel)
+    for title, expr, unit, limit, about in (
         (
             "Greatest time lag",
             f"max(lagwatch_group_max_lag_seconds{_OF})",
@@ -55,11 +71,11 @@ def _numbers(board: builders.Dashboard) -> None:
             "Age of the oldest message that a group has not read, as far as that is known.",
         ),
         (
-            "Messages lost",
+            "Lost in the time shown",
             p.lost(_OF, "cluster, group, topic"),
             "short",
             1,
-            "Removed by retention before a group read them, within the time shown.",
+            "Messages removed before a group read them, within the time shown.",
         ),
         (
             "Clusters not ready",
@@ -77,7 +93,7 @@ def _numbers(board: builders.Dashboard) -> None:
         ),
     ):
         board.with_panel(
-            p.number(title, expr, unit=unit, span=p.QUARTER, bad_from=bad_from, about=about)
+            p.number(title, expr, unit=unit, span=p.QUARTER, bad_from=limit, about=about)
         )
 
 

@@ -84,11 +84,11 @@ def _numbers(board: builders.Dashboard) -> None:
     )
     board.with_panel(
         p.number(
-            "Messages lost",
+            "Lost in the time shown",
             p.lost(_OF, "topic"),
             span=p.QUARTER,
             bad_from=1,
-            about="Removed by retention before the group read them, within the time shown.",
+            about="Messages removed before the group read them, within the time shown.",
         )
     )
     about = "Messages to read, where that is known."

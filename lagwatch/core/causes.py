@@ -1178,7 +1178,7 @@ def cause_of(case: Case) -> Cause | None:
             evidence=found,
             topic=worst.topic,
             partition=worst.partition,
-            to_do=row.steps(case, worst),
+            to_do=first_steps.with_loss(row.steps(case, worst), case),
         )
     return Cause(
         name=None,
@@ -1188,7 +1188,7 @@ def cause_of(case: Case) -> Cause | None:
         evidence={},
         topic=worst.topic,
         partition=worst.partition,
-        to_do=first_steps.without_cause(case, worst),
+        to_do=first_steps.with_loss(first_steps.without_cause(case, worst), case),
     )
 
 

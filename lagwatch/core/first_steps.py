@@ -104,3 +104,9 @@ def without_cause(case: Case, worst: PartitionVerdict) -> Steps:
     if not case.members_known:
         return _STOPPED
     return _OWN_ASSIGNMENT if case.empty else _STOPPED_WITH_MEMBERS
+
+
+def with_loss(steps: Steps, case: Case) -> Steps:
+    """These steps, and those about messages that were lost beside the trouble they are for."""
+    lost = any(each.lost_unacknowledged for each in case.verdict.partitions)
+    return (*steps, *LOST) if lost and not {*LOST} & {*steps} else steps

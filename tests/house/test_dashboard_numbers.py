@@ -98,7 +98,7 @@ def test_a_rate_is_right_from_the_second_minute_on_and_absent_while_it_is_unknow
     ],
 )
 def test_lost_messages_are_whole_numbers(board, values, wanted, tmp_path) -> None:
-    (expression,) = expressions_of(board, "Messages lost", "stat")
+    (expression,) = expressions_of(board, "Lost in the time shown", "stat")
 
     check(tmp_path, ((LOST, values),), {expression: {"10m": [wanted]}})
 

@@ -646,6 +646,15 @@ class TestTenThousandGroups:
             "the topic has all groups",
         )
 
+    def test_a_search_from_the_address_finds_topics_as_well(
+        self, browser: Browser, url: str
+    ) -> None:
+        open_fleet(browser, f"{url}?q=orders")
+
+        eventually(
+            lambda: browser.text("#shown") == "10,000 of 10,000 groups", "all that read the topic"
+        )
+
     def test_a_group_in_trouble_says_for_how_long_and_where_its_lag_goes(
         self, browser: Browser, url: str
     ) -> None:

@@ -432,6 +432,23 @@ def test_nothing_is_said_any_more_of_a_group_that_goes_while_its_page_is_open(
     assert level == "unknown"
 
 
+def test_the_page_of_a_group_says_no_speed_while_its_data_are_old(
+    browser: Browser, sites: Sites, url: str
+) -> None:
+    browser.look(1280, 800, "light")
+    browser.open(f"{url}?group=group-1&of={CLUSTER}")
+    eventually(lambda: "Produced" in browser.text("#g-facts"), "its figures")
+    sites.clock.ahead_ms += 120_000
+    sites.fleet.judge()
+    try:
+        eventually(lambda: "old" in browser.text("#g-old"), "its data are old")
+        facts = browser.texts("#g-facts dt")
+    finally:
+        sites.fleet.pass_time(10)
+
+    assert facts == ["Lag", "Time lag", "In trouble since"]
+
+
 def test_a_mute_is_offered_only_for_a_group_that_is_known(browser: Browser, url: str) -> None:
     browser.look(1280, 800, "light")
     browser.open(f"{url}?group=never-seen&of={CLUSTER}")

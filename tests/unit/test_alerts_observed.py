@@ -110,7 +110,7 @@ def test_a_limit_is_missed_by_what_is_known_and_can_be_read(seen: dict, said: st
     assert limits.missed(Observation(status=GroupStatus.OK, **seen), None) == said
 
 
-@pytest.mark.parametrize("observe", [of_group, partial(of_topics, topics={"t"})])
+@pytest.mark.parametrize("observe", [of_group, partial(of_topics, topics=frozenset({"t"}))])
 def test_what_was_deleted_unread_counts_for_no_limit_before_it_is_called_lost(observe) -> None:
     cluster = SteppedCluster()
     cluster.create("t")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lagwatch.core.case import Case
 from lagwatch.core.causes import CAUSES, Cause, CauseName, Certainty, cause_of, cause_sentence
+from lagwatch.core.first_steps import LOST
 from lagwatch.core.forecast import CatchUpReason, GroupOutlook, Outlook, of_group
 from lagwatch.core.model import (
     EpochMs,
@@ -51,6 +52,7 @@ class Part:
     committed_ago_s: float = 400
     offset: int = 170
     evidence: tuple[tuple[str, Any], ...] = ()
+    lost: int = 0
     why_unknown: UnknownReason | None = None
 
     def verdict(self, number: int) -> PartitionVerdict:
@@ -64,6 +66,8 @@ class Part:
             client_id=self.by,
             owner=host(self.by) if self.by else "",
             current_lag=self.lag,
+            lost=self.lost,
+            lost_unacknowledged=self.lost,
             start=entry(100, lag=None if self.lag is None else self.lag - self.rose_by),
             end=entry(self.offset, lag=self.lag, at_ms=NOW_MS - round(self.committed_ago_s * 1000)),
             unknown_reason=self.why_unknown,
@@ -972,6 +976,15 @@ def test_advice_follows_the_cause_and_what_is_known_of_the_members() -> None:
     assert first(told(silent, state="Unknown")) == "Is the service of the group down? Start it."
     reads_others = told(silent, Part(committed_ago_s=5))
     assert first(reads_others).startswith("Look at the consumer that assigns partitions itself")
+
+
+def test_messages_lost_beside_another_trouble_have_their_own_steps() -> None:
+    stopped = found(told(Part(rule=STOPPED, evidence=SILENT, lost=600)))
+    lost = found(told(Part(rule=Rule.RECORDS_LOST, evidence=BELOW_START, lost=600)))
+
+    assert stopped.name is CauseName.NO_MEMBERS
+    assert stopped.to_do[0].startswith("The service of the group is down")
+    assert stopped.to_do[-2:] == lost.to_do == LOST
 
 
 @given(_cases())

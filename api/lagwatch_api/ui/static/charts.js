@@ -5,6 +5,14 @@ import { LEVELS, duration, number } from "./words.js";
 
 const STRIP = 6; // px
 const APART = 12; // px between lines of events
+const [MINUTE, HOUR, DAY] = [60, 3600, 86_400];
+/** Steps of an axis of durations, in s: such that read easily, as "5 min" beside "10 min". */
+const DURATIONS = [
+  ...[0.001, 0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30],
+  ...[1, 2, 5, 10, 15, 30].map((minutes) => minutes * MINUTE),
+  ...[1, 2, 3, 6, 12].map((hours) => hours * HOUR),
+  ...[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].map((days) => days * DAY),
+];
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -62,7 +70,7 @@ export class Chart {
       axes: [
         { ...line, values: times, space: 70, size: 34 },
         { ...line, scale: "count", size: 78, values: (_, all) => all.map(short) },
-        ...(seconds ? [{ ...line, scale: "seconds", side: 1, size: 82, grid: { show: false }, values: (_, all) => all.map(duration) }] : []),
+        ...(seconds ? [{ ...line, scale: "seconds", side: 1, size: 82, grid: { show: false }, incrs: DURATIONS, values: (_, all) => all.map(duration) }] : []),
       ],
       series: [
         { label: `Time (${zoneName((this.#data[0].at(-1) ?? Date.now() / 1000) * 1000)})`, value: (_, at) => (at === null ? "–" : instant(at * 1000)) },

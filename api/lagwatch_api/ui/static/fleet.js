@@ -16,7 +16,7 @@ const SORTS = {
   lag: (a, b) => b.lagRank - a.lagRank || byName(a, b),
   time: (a, b) => b.timeRank - a.timeRank || byName(a, b),
 };
-const TOTALS = { ERR: "in error", WARN: "falling behind", UNKNOWN: "unknown", OK: "ok", INCIDENT: "with an open incident" };
+const TOTALS = { ERR: "in error", WARN: "with a warning", UNKNOWN: "unknown", OK: "ok", INCIDENT: "with an open incident" };
 /** A group that misses a limit is in trouble although its verdict is good. */
 const OF_INCIDENT = { error: 3.5, warning: 2.5 };
 const OVERSCAN = 6;

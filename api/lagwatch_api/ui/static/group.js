@@ -175,10 +175,7 @@ export class Group {
       ["Lag", lagOfGroup(answer.lag, answer.unknown_partitions), [readable(answer.lag, answer.readable_lag), left, notKnown(answer.partitions)].filter(Boolean).join("; ")],
       ["Time lag", bounded(answer.time_lag_s, answer.time_lag_bound), asOf(answer)],
       ["In trouble since", answer.since_ms === null ? "–" : `${answer.worst?.at_least ? "at least " : ""}${instant(answer.since_ms)}`],
-      ["Produced", rate(answer.produced_per_s), answer.produced_per_s === null ? unmeasured(answer.partitions, "produced_per_s") : ""],
-      ["Read", rate(answer.consumed_per_s), answer.consumed_per_s === null ? unmeasured(answer.partitions, "consumed_per_s") : ""],
-      ["Caught up in", catchUp(answer)],
-      ...(answer.loss_in_s === null ? [] : [["Loses messages in", duration(answer.loss_in_s)]]),
+      ...(answer.stale ? [] : speeds(answer)), // old data say nothing of now
     ];
     fillFacts($("g-facts"), facts);
     fillFacts($("g-details"), [
@@ -288,6 +285,14 @@ function readable(lag, part) {
   if (lag === null || part === null || part >= lag) return "";
   return `${number(part)} of it can be read: the rest was deleted, or is marks of transactions or behind an open one`;
 }
+
+/** How fast it reads, and when it will have caught up: facts. */
+const speeds = (answer) => [
+  ["Produced", rate(answer.produced_per_s), answer.produced_per_s === null ? unmeasured(answer.partitions, "produced_per_s") : ""],
+  ["Read", rate(answer.consumed_per_s), answer.consumed_per_s === null ? unmeasured(answer.partitions, "consumed_per_s") : ""],
+  ["Caught up in", catchUp(answer)],
+  ...(answer.loss_in_s === null ? [] : [["Loses messages in", duration(answer.loss_in_s)]]),
+];
 
 /** The lag of a partition, and what of it can be read where that is less. */
 const lagOf = ({ lag, readable_lag: part }) => (readable(lag, part) ? `${number(lag)} (${number(part)} can be read)` : number(lag));

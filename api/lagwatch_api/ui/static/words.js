@@ -3,7 +3,7 @@
 import { instant } from "./instants.js";
 
 export const LEVELS = { OK: "ok", WARN: "warn", ERR: "err", STOP: "err", STALL: "err", REWIND: "err", INCIDENT: "warn" };
-export const VERDICTS = { OK: "OK", WARN: "BEHIND", STOP: "STOPPED", STALL: "STALLED", REWIND: "REWOUND", UNKNOWN: "UNKNOWN", ERR: "ERROR" };
+export const VERDICTS = { OK: "OK", WARN: "WARNING", STOP: "STOPPED", STALL: "STALLED", REWIND: "REWOUND", UNKNOWN: "UNKNOWN", ERR: "ERROR" };
 
 const plain = new Intl.NumberFormat("en");
 
