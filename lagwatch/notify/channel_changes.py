@@ -27,11 +27,10 @@ _UNHEARD_ENDS: Final = (
 """Incidents that a channel has received, and that ended while it was not configured."""
 
 _OPEN: Final = (
-    "SELECT i.*, p.body, (SELECT max(t.number) FROM transitions t WHERE t.incident = i.number)"
+    "SELECT i.*, (SELECT max(t.number) FROM transitions t WHERE t.incident = i.number)"
     " AS step, (SELECT json_group_array(n.channel) FROM notices n WHERE n.incident = i.number)"
     " AS have FROM incidents i JOIN payloads p ON p.number = i.payload"
     " WHERE i.closed_ms IS NULL AND i.told IS NOT NULL AND i.about <> ?2"
-    # most often every channel has all: then nothing is unpacked
     " AND EXISTS (SELECT 1 FROM json_each(?1) c WHERE c.value NOT IN"
     "  (SELECT n.channel FROM notices n WHERE n.incident = i.number))"
 )
