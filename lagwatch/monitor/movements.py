@@ -177,7 +177,7 @@ class Movements:
         some = slice(None) if changed is None or self._stepped else changed
         known = self._known(snapshot, some, away, now_ms)
         stepped = self._pace.see_lags(
-            rows.window[some][known], rows.readable_lag[some][known], now_ms
+            rows.window[some][known], _not_read(snapshot, some)[known], now_ms
         )
         self._stepped = stepped
         if stepped:
@@ -230,3 +230,19 @@ class Movements:
     def leave_out_unread(self) -> None:
         """The same of rows whose commits could not be read."""
         self._pace.leave_out(*self._commits.returned(self._windows.rows))
+
+
+def _not_read(snapshot: ClusterSnapshot, some: NDArray[np.intp] | slice) -> Int64:
+    """Lags of rows at work: with what was deleted, which members may have fetched before.
+
+    Without it the lag of a group that reads on would seem to rise while it comes closer to the log
+    start.
+    """
+    rows = snapshot.rows
+    if rows.lag is rows.readable_lag:
+        return rows.readable_lag[some]
+    lag, readable, at = rows.lag[some], rows.readable_lag[some], rows.at[some]
+    log_start = np.where(at >= 0, snapshot.around.partitions.log_start[at], 0)
+    deleted = np.clip(log_start - rows.committed[some], 0, np.maximum(lag - readable, 0))
+    not_read: Int64 = readable + deleted
+    return not_read

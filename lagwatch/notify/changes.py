@@ -124,7 +124,7 @@ class RoundChanges:
             complete=decided.complete,
             notice=notice,
             listeners=tuple(
-                self._listeners[name] for name in _channels(decided) if name in self._listeners
+                self._listeners[name] for name in decided.recipients if name in self._listeners
             ),
             as_burrow=decided.policy.burrow,
             last=decided.last,
@@ -383,20 +383,6 @@ def _began_ms(decided: Decided) -> int | None:
 def page_link(root: str, cluster: str, group: str) -> str:
     """URL of a group on the page; "" if `alerts.page_url` is not set."""
     return f"{root.rstrip('/')}/?{urlencode({'group': group, 'of': cluster})}" if root else ""
-
-
-def _channels(decided: Decided) -> tuple[str, ...]:
-    """The channels of the policy; those of its escalation once the incident is handed on.
-
-    Only those that have not heard of it where that is the reason.
-    """
-    policy, incident = decided.policy, decided.after.incident
-    if decided.decision.reason is Reason.HANDED_ON:
-        return policy.escalate_to
-    if decided.decision.reason in (Reason.OTHER_POLICY, Reason.NEW_CHANNEL):
-        return decided.unheard
-    handed_on = incident is not None and incident.handed_on
-    return (*policy.channels, *policy.escalate_to) if handed_on else policy.channels
 
 
 def _explained(

@@ -204,6 +204,12 @@ class Objectives:
         """Groups of which something is remembered: they must be judged in every round."""
         return {group for group, _ in (*self._spent, *self._behind, *self._missed_ms)}
 
+    def ask_anew(self, group: str) -> None:
+        """What is forecast of a group next is as of then."""
+        for (name, _), behind in self._behind.items():
+            if name == group:
+                behind.asked_ms = None
+
     def forget(self, group: str) -> None:
         """Forget a group that is gone, except for its budgets."""
         for known in (self._behind, self._missed_ms):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from lagwatch.core.incident import Observation
 from lagwatch.core.model import (
     GroupStatus,
+    Membership,
     PartitionStatus,
     Rule,
     TimeLagBound,
@@ -103,11 +104,18 @@ def _lost(snapshot: ClusterSnapshot, rows: slice) -> NDArray[np.int64]:
 
 
 def _deleted(snapshot: ClusterSnapshot, rows: slice | list[int]) -> int:
-    """Messages of these rows' lags below the log start, whether they count as lost or not."""
-    columns = snapshot.rows
+    """Messages of these rows' lags that were deleted, and that no member has fetched before.
+
+    Those are known to be lost, or no member holds the partition.
+    """
+    columns, facts = snapshot.rows, snapshot.around.facts
     at, committed, lag = columns.at[rows], columns.committed[rows], columns.lag[rows]
+    window = columns.window[rows]
     log_start = np.where(at >= 0, snapshot.around.partitions.log_start[at], 0)
-    return int(np.clip(log_start - committed, 0, np.maximum(lag, 0)).sum())
+    unheld = np.isin(facts.membership[window], (Membership.EMPTY, Membership.UNHELD))
+    lost_until = 0 if facts.lost_until is None else facts.lost_until[window]
+    gone = np.where(unheld, log_start, np.minimum(lost_until, log_start))
+    return int(np.clip(gone - committed, 0, np.maximum(lag, 0)).sum())
 
 
 def _at_most(snapshot: ClusterSnapshot, rows: slice | list[int]) -> bool:

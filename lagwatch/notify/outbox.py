@@ -559,13 +559,16 @@ def _set_aside(connection: sqlite3.Connection, notice: int, error: str) -> None:
     )
 
 
+_FIRST_HEARD: Final = (Reason.HANDED_ON.value, Reason.NEW_CHANNEL.value)
+
+
 def _reason(row: sqlite3.Row, notice: Notice) -> str:
-    """Why it is sent: the first notice of a channel that it is handed on to says that.
+    """Why it is sent: the first notice of a channel that is new to the incident says that.
 
     What a channel has not received yet it is not reminded of.
     """
-    if row["heard"] is None and row["reason"] == Reason.HANDED_ON.value:
-        return Reason.HANDED_ON.value
+    if row["heard"] is None and row["reason"] in _FIRST_HEARD:
+        return str(row["reason"])
     opens = row["heard"] is None and row["event"] == NoticeEvent.OPEN.value
     return Reason.FIRST.value if opens and notice.reason == Reason.REMINDER_DUE else notice.reason
 

@@ -133,6 +133,8 @@ class Decided:
     decision: Decision
     unheard: tuple[str, ...]
     """Those of its channels that no notice of the incident was for."""
+    recipients: tuple[str, ...]
+    """Channels that the notice is for, if there is one."""
     seen_since_ms: EpochMs | None
     """Since when what the policy watches is in trouble, if that is known."""
     complete: float
@@ -319,7 +321,7 @@ class Watch:
             tracked = self._tracked.setdefault(decision.group, decision.tracked)
             tracked.policy, tracked.policy_name = decision.policy, decision.policy.name
             if decision.decision.event is not NoticeEvent.NOTHING:
-                tracked.heard |= {*_recipients(decision.policy, decision.after)}
+                tracked.heard |= {*decision.recipients}
                 tracked.sent_by = decision.policy.name
             tracked.incident = decision.incident if decision.after.incident is not None else ""
             tracked.last = decision.last
@@ -396,8 +398,9 @@ class Watch:
         ):
             graded = Graded(severity=None, reason=Reason.NOT_JUDGED)
         is_bad = graded.severity in (GroupStatus.WARN, GroupStatus.ERR)
-        recipients = _recipients(policy, tracked.state)
-        unheard = tuple(each for each in recipients if each not in tracked.heard)
+        unheard = tuple(
+            each for each in _recipients(policy, tracked.state) if each not in tracked.heard
+        )
         lost, at_most, lost_ms = loss(snapshot, number, graded.kinds)
         _note_loss(tracked, graded, lost, at_most=at_most)
         if is_bad and number is not None:
@@ -428,10 +431,11 @@ class Watch:
             after=after,
             decision=_by_same_policy(decision, tracked, policy),
             unheard=unheard,
+            recipients=_sent_to(decision.reason, policy, after, unheard),
             seen_since_ms=self._since_ms(graded),
             complete=tracked.complete,
             samples=tuple(tracked.samples),
-            missed=missed,
+            missed=self._missed_now(this, group, number, tracked, decision=decision, missed=missed),
             kinds=graded.kinds,
             lost=lost,
             lost_at_most=at_most,
@@ -501,6 +505,22 @@ class Watch:
         if first is None:  # no policy applies to the group (any more)
             return before, Graded(severity=GroupStatus.OK, reason=Reason.NO_POLICY), ""
         return before or first[0], first[1], first[2]
+
+    def _missed_now(
+        self,
+        this: _Round,
+        group: str,
+        number: int | None,
+        tracked: _Tracked,
+        *,
+        decision: Decision,
+        missed: str,
+    ) -> str:
+        """The limit that is `missed`; for a notice by a forecast of this moment, as all of it."""
+        if not missed or decision.event is NoticeEvent.NOTHING:
+            return missed
+        self._objectives.ask_anew(group)
+        return self._graded(this, group, number, tracked)[2] or missed
 
     def _missed_before(self, tracked: _Tracked | None, now_ms: int) -> bool:
         """True if the group has an open incident and missed a limit when it was last seen bad.
@@ -575,6 +595,17 @@ def _recipients(policy: Policy, state: State) -> tuple[str, ...]:
     incident = state.incident
     further = policy.escalate_to if incident is not None and incident.handed_on else ()
     return (*policy.channels, *further)
+
+
+def _sent_to(
+    reason: Reason, policy: Policy, after: State, unheard: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The channels that a notice for this reason is for."""
+    if reason is Reason.HANDED_ON:
+        return policy.escalate_to
+    if reason in (Reason.OTHER_POLICY, Reason.NEW_CHANNEL):
+        return unheard
+    return _recipients(policy, after)
 
 
 def _is_surely_gone(this: _Round, group: str, tracked: _Tracked) -> bool:

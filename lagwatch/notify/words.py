@@ -136,7 +136,8 @@ def _ending(notice: Notice) -> str:
         parts.append(f"{lost} lost")
     if gone := _gone_topics(notice.verdict):
         parts.append(gone)
-    left = notice.verdict.get("total_lag")
+    left = notice.verdict.get("readable_lag")
+    left = notice.verdict.get("total_lag") if left is None else left
     if end_word(notice) in HEALED and isinstance(left, int) and left:
         parts.append(f"{counted(left, 'message')} left to read{_as_of(notice)}")
     if grows_per_s := notice.verdict.get("lag_grows_per_s"):

@@ -243,3 +243,28 @@ def test_a_new_channel_hears_what_is_true_now(tmp_path, clock, *, restart) -> No
     assert heard["at_ms"] >= opened["at_ms"] + 370_000
     assert heard["verdict"]["total_lag"] > opened["verdict"]["total_lag"]
     assert handed_on["reason"] == "handed_on"
+
+
+def test_a_channel_that_comes_as_the_escalation_is_due_hears_of_the_incident(
+    tmp_path, clock
+) -> None:
+    escalated = 'escalate_after_s = 60\nescalate_to = ["boss"]\nchannels = ["a", "b"]'
+    after = Config(policies=policy("all", escalated), channels=("a", "b", "boss"))
+    fleet = Fleet(["billing"], clock)
+    with (
+        receiving() as receiver,
+        running(alert_settings(tmp_path, _ONE.text(receiver)), clock) as alerts,
+    ):
+        fleet.fail("billing")
+        alerts.sees(fleet)
+        eventually(lambda: bool(events(receiver, "a")) and alerts.idle(), "the opening")
+        fleet.pass_time(100)
+        alerts.call(lambda: alerts.alerts.reload(alert_settings(tmp_path, after.text(receiver))))
+        for _ in range(3):
+            alerts.sees(fleet)
+            fleet.pass_time(5)
+        eventually(lambda: bool(events(receiver, "boss")) and alerts.idle(), "it is handed on")
+
+    assert events(receiver, "b") == [("open", "error")]
+    assert events(receiver, "boss") == [("open", "error")]
+    assert events(receiver, "a") == [("open", "error")]

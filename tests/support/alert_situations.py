@@ -271,6 +271,7 @@ def _ended(notice: Notice, reason: str, *, status: str, lag: int | None) -> Noti
         "status": status,
         "rule": None,
         "total_lag": lag,
+        "readable_lag": lag,
         "time_lag_s": None,
         "partitions": [],
         "owners": [],

@@ -110,8 +110,11 @@ def test_a_limit_is_missed_by_what_is_known_and_can_be_read(seen: dict, said: st
     assert limits.missed(Observation(status=GroupStatus.OK, **seen), None) == said
 
 
+@pytest.mark.parametrize(("held", "deleted"), [(False, 40), (True, 0)])
 @pytest.mark.parametrize("observe", [of_group, partial(of_topics, topics=frozenset({"t"}))])
-def test_what_was_deleted_unread_counts_for_no_limit_before_it_is_called_lost(observe) -> None:
+def test_what_was_deleted_counts_for_no_limit_unless_a_member_may_have_fetched_it(
+    observe, held, deleted
+) -> None:
     cluster = SteppedCluster()
     cluster.create("t")
     cluster.ends()
@@ -120,9 +123,13 @@ def test_what_was_deleted_unread_counts_for_no_limit_before_it_is_called_lost(ob
     cluster.commit("g", "t", 0, 10)
     cluster.ends()
     cluster.judge()
+    if held:
+        cluster.groups_hold("g", "t", 0)
+    else:
+        cluster.list_groups("g")
     cluster.wait(5)
     cluster.ends(log_start=50)
 
     seen = observe(cluster.judge(), 0)
 
-    assert (seen.total_lag, seen.deleted, seen.lost) == (90, 40, 0)
+    assert (seen.total_lag, seen.deleted) == (90, deleted)

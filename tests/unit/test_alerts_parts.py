@@ -241,6 +241,23 @@ class TestObjectives:
 
         assert (judged.since_ms, judged.since_at_least) == (760_000, True)
 
+    def test_a_notice_asks_for_a_forecast_of_its_moment(self) -> None:
+        judging, answers = objectives(catch_up_within_s=60), iter([790.0, 1626.0])
+
+        def said(now_ms: int) -> str:
+            late = seen(lag=3219, time_lag_s=160)
+            _, missed = judging.judged(
+                "g", "p", late, now_ms, lambda: next(answers), missed_before=True
+            )
+            return missed
+
+        first, kept = said(0), said(9000)
+        judging.ask_anew("g")
+
+        assert "caught up in about 13 min 10 s" in first
+        assert kept == first
+        assert "caught up in about 27 min 6 s" in said(9000)
+
     def test_a_limit_of_messages_that_is_missed_at_the_start_was_missed_then_at_least(self) -> None:
         judging = objectives(max_lag=10)
 
