@@ -160,7 +160,9 @@ class Observation:
     complete: float = 1.0
     total_lag: int = 0
     deleted: int = 0
-    """Messages of `total_lag` that cannot be read any more, where that is known."""
+    """Messages of `total_lag` that are lost."""
+    perhaps_deleted: int = 0
+    """Further ones that were deleted: members may have fetched them before."""
     time_lag_ms: int = -1
     """-1 unknown."""
     time_lag_open: bool = False

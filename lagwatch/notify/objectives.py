@@ -74,7 +74,7 @@ class Objective:
             behind, limit = (duration(ms / 1000) for ms in (seen.time_lag_ms, self.max_time_lag_ms))
             bound = "at least " if seen.time_lag_is_bound else ""
             return f"{bound}{behind} behind in time, more than the {limit} allowed"
-        left = seen.total_lag - seen.deleted
+        left = seen.total_lag - seen.deleted - seen.perhaps_deleted
         if 0 < self.max_lag < left:
             return f"{counted(left, 'message')} behind, more than {self.max_lag:,} allowed"
         return self._too_slow(seen, remaining_s) if judged else ""
@@ -94,7 +94,8 @@ class Objective:
     def _too_slow(self, seen: Observation, remaining_s: float | None) -> str:
         if not self.catch_up_within_ms or remaining_s is None:
             return ""
-        behind = f"{counted(seen.total_lag - seen.deleted, 'message')} behind"
+        left = seen.total_lag - seen.deleted - seen.perhaps_deleted
+        behind = f"{counted(left, 'message')} behind"
         limit = duration(self.catch_up_within_ms / 1000)
         if remaining_s == inf:
             return f"{behind}, and does not catch up at its speed; allowed are {limit}"
@@ -371,6 +372,8 @@ def _is_open(
     """True if a limit may be missed, as far as is known."""
     most_ms = found.max_time_lag_ms
     if most_ms and (seen.time_lag_open or most_ms < seen.time_lag_most_ms):
+        return True
+    if 0 < found.max_lag < seen.total_lag - seen.deleted:
         return True
     unsure = missed_before and found.catch_up_within_ms > 0 and remaining_s is None
     return unsure and not 0 <= seen.time_lag_ms < BEHIND_MS

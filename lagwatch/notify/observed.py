@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from lagwatch.core.incident import Observation
 from lagwatch.core.model import (
     GroupStatus,
-    Membership,
     PartitionStatus,
     Rule,
     TimeLagBound,
@@ -103,19 +102,25 @@ def _lost(snapshot: ClusterSnapshot, rows: slice) -> NDArray[np.int64]:
     return snapshot.around.facts.lost_shown(snapshot.rows.window[rows])
 
 
-def _deleted(snapshot: ClusterSnapshot, rows: slice | list[int]) -> int:
-    """Messages of these rows' lags that were deleted, and that no member has fetched before.
+class _Deleted(TypedDict, total=False):
+    deleted: int
+    perhaps_deleted: int
 
-    Those are known to be lost, or no member holds the partition.
+
+def _deleted(snapshot: ClusterSnapshot, rows: slice | list[int]) -> _Deleted:
+    """How much of these rows' lags lies below the log start: what is lost, and what may be.
+
+    It is lost once that is known; until then a member may have fetched it before.
     """
     columns, facts = snapshot.rows, snapshot.around.facts
     at, committed, lag = columns.at[rows], columns.committed[rows], columns.lag[rows]
-    window = columns.window[rows]
     log_start = np.where(at >= 0, snapshot.around.partitions.log_start[at], 0)
-    unheld = np.isin(facts.membership[window], (Membership.EMPTY, Membership.UNHELD))
-    lost_until = 0 if facts.lost_until is None else facts.lost_until[window]
-    gone = np.where(unheld, log_start, np.minimum(lost_until, log_start))
-    return int(np.clip(gone - committed, 0, np.maximum(lag, 0)).sum())
+    lost_until = 0 if facts.lost_until is None else facts.lost_until[columns.window[rows]]
+    below, lost = (
+        int(np.clip(gone - committed, 0, np.maximum(lag, 0)).sum())
+        for gone in (log_start, np.minimum(lost_until, log_start))
+    )
+    return {"deleted": lost, "perhaps_deleted": below - lost}
 
 
 def _at_most(snapshot: ClusterSnapshot, rows: slice | list[int]) -> bool:
@@ -212,7 +217,7 @@ def of_group(snapshot: ClusterSnapshot, number: int) -> Observation:
         status=GroupStatus(int(columns.status[number])),
         complete=float(columns.complete[number]),
         total_lag=total_lag,
-        deleted=_deleted(snapshot, rows) if columns.readable_lag[number] < total_lag else 0,
+        **(_deleted(snapshot, rows) if columns.readable_lag[number] < total_lag else {}),
         **(_time_lag(snapshot, number) if _AT_MOST[reason] | _ESTIMATED[reason] else time_lag),
         **_since(snapshot, rows),
         lost=int(_lost(snapshot, rows).sum()),
@@ -237,7 +242,7 @@ def of_topics(snapshot: ClusterSnapshot, number: int, topics: Topics) -> Observa
         status=GroupStatus(worst) if worst in (1, 2, GroupStatus.UNKNOWN) else GroupStatus.ERR,
         complete=full / len(rows) if rows else 0.0,
         total_lag=total_lag,
-        deleted=_deleted(snapshot, rows) if readable < total_lag else 0,
+        **(_deleted(snapshot, rows) if readable < total_lag else {}),
         **_time_lag(snapshot, number, rows),
         lost=lost,
         lost_at_most=_at_most(snapshot, rows),

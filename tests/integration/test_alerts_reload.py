@@ -123,6 +123,7 @@ def test_a_channel_that_is_the_same_goes_on_undisturbed(tmp_path: Path) -> None:
             eventually(lambda: bool(slow.requests and other.requests), "both requests")
             settings = alert_settings(tmp_path, text("after"))
             alerts.call(lambda: alerts.alerts.reload(settings))
+            alerts.sees(fleet)
             eventually(lambda: len(other.requests) == 2, "the open incident for the new channel")
             eventually(alerts.idle, "the end of the slow request")
         paths = [request.path for request in other.requests]

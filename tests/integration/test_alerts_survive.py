@@ -90,8 +90,12 @@ def test_thirty_kills_with_a_channel_that_is_renamed_each_time_lose_nothing(
         receiver.replies[:] = []
         config = _configured(tmp_path, receiver, channel="last")
         settings = load(config, {})
-        with running(settings, ShiftedClock()) as alerts:
-            everyone = {f"g{number:03}" for number in range(30)}
+        clock = ShiftedClock()
+        everyone = {f"g{number:03}" for number in range(30)}
+        fleet = Fleet(sorted(everyone), clock)
+        fleet.fail(*everyone)
+        with running(settings, clock) as alerts:
+            alerts.sees(fleet)
             eventually(lambda: everyone <= _groups(receiver, "last"), "all that is open")
             left = alerts.call(alerts.alerts.counts).undelivered
             old = [name for name, waiting in left.items() if waiting and name != "last"]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.dashboards import RULES, boards, panels
-from tests.support.grafana_shows import shown
+from tests.support.grafana_shows import NEUTRAL, shown
 from tests.support.prometheus import Prometheus, scraping
 from tests.support.scraped import Cluster, serving, text
 from tests.support.waiting import eventually
@@ -45,6 +45,6 @@ def test_it_says_how_many_are_left_out_and_how_far_behind_these_are(
     left_out = 3 - len(table["rows"])
     listed = sum(float(row["Lag"]["value"]) for row in table["rows"])
     assert left_out == (2 if budget else 0)
-    assert (cells[0]["text"], cells[0]["color"]) == (("2", "orange") if budget else ("0", "text"))
+    assert (cells[0]["text"], cells[0]["color"]) == (("2", "orange") if budget else ("0", NEUTRAL))
     assert cells[1]["value"] == 70 - listed
     assert cells[2]["text"] == "70"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.dashboards import RULES, boards, panels
-from tests.support.grafana_shows import Shown, shown
+from tests.support.grafana_shows import NEUTRAL, Shown, shown
 from tests.support.prometheus import Prometheus, scraping
 from tests.support.scraped import Cluster, serving, text
 from tests.support.waiting import eventually
@@ -85,4 +85,4 @@ def test_a_number_that_is_not_known_says_so_and_is_neither_green_nor_red(prometh
     cells = [cell for seen in found for series in seen["series"] for cell in series["cells"]]
     assert len(cells) == len(numbers) > 15
     # the color of texts in the dark theme
-    assert {(cell["text"], cell["color"]) for cell in cells} == {(UNKNOWN, "#ccccdc")}
+    assert {(cell["text"], cell["color"]) for cell in cells} == {(UNKNOWN, NEUTRAL)}

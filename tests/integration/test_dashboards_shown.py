@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from grafana.panels import OLD_DATA_S, STATUS_COLORS
 from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.support.dashboards import boards, panels
-from tests.support.grafana_shows import Cell, Panel, Shown, as_shown, shown
+from tests.support.grafana_shows import NEUTRAL, Cell, Panel, Shown, as_shown, shown
 from tests.support.kafka import commit, create_topic, produce, unique
 from tests.support.scene import CLUSTER, DEADLINE_S, Scene, watched_scene
 from tests.support.table_truth import TABLES, Row
@@ -164,7 +164,7 @@ def test_numbers_of_the_fleet_are_counts_and_red_where_there_is_trouble(scene: S
 
     cells = [only_cell(panel) for panel in seen]
     assert [cell["value"] for cell in cells] == [counts["OK"], counts["WARN"], counts["ERR"]]
-    assert {cell["color"] for cell in cells if cell["value"] == 0} <= {"text"}
+    assert {cell["color"] for cell in cells if cell["value"] == 0} <= {NEUTRAL}
     assert (cells[2]["value"] > 0, cells[2]["color"]) == (True, "red")
 
 
@@ -175,9 +175,9 @@ def test_the_fleet_says_which_clusters_cannot_be_trusted_and_how_old_its_data_ar
         scene, panel_of("fleet", "Clusters not ready"), panel_of("fleet", "Oldest data")
     )
 
-    assert (only_cell(ready)["value"], only_cell(ready)["color"]) == (0, "text")
+    assert (only_cell(ready)["value"], only_cell(ready)["color"]) == (0, NEUTRAL)
     assert 0 <= only_cell(age)["value"] < OLD_DATA_S
-    assert only_cell(age)["color"] == "text"
+    assert only_cell(age)["color"] == NEUTRAL
 
 
 def test_a_cluster_that_is_not_ready_is_red_on_the_fleet_and_its_age_too() -> None:
@@ -221,7 +221,7 @@ def test_a_group_that_is_well_is_green_and_its_other_verdicts_are_invisible(scen
         "OK": {"green"},
         **{name: {"transparent"} for name in ("WARN", "ERR", "UNKNOWN")},
     }
-    assert (only_cell(lost)["value"], only_cell(lost)["color"]) == (0, "text")
+    assert (only_cell(lost)["value"], only_cell(lost)["color"]) == (0, NEUTRAL)
     assert only_cell(cause)["text"] == "-"
 
 

@@ -12,6 +12,8 @@ import pytest
 from tests.support.dashboards import chosen
 from tests.support.prometheus import Prometheus
 
+NEUTRAL: Final = "#ccccdc"
+"""Of texts, in Grafana's dark theme."""
 _FOLDER: Final = Path(__file__).parent / "grafana"
 _DEADLINE_S: Final = 120
 

@@ -10,7 +10,7 @@ from lagwatch.config.alerts import PolicySettings
 from lagwatch.core.incident import Observation
 from lagwatch.core.model import GroupStatus, PartitionStatus, Rule, TimeLagReason
 from lagwatch.core.snapshot import RowTimes
-from lagwatch.notify.objectives import objective
+from lagwatch.notify.objectives import Objectives, objective
 from lagwatch.notify.observed import of_group, of_topics
 from tests.support.stepped_cluster import SteppedCluster
 
@@ -110,11 +110,8 @@ def test_a_limit_is_missed_by_what_is_known_and_can_be_read(seen: dict, said: st
     assert limits.missed(Observation(status=GroupStatus.OK, **seen), None) == said
 
 
-@pytest.mark.parametrize(("held", "deleted"), [(False, 40), (True, 0)])
 @pytest.mark.parametrize("observe", [of_group, partial(of_topics, topics=frozenset({"t"}))])
-def test_what_was_deleted_counts_for_no_limit_unless_a_member_may_have_fetched_it(
-    observe, held, deleted
-) -> None:
+def test_what_was_deleted_may_have_been_fetched_until_it_is_known_to_be_lost(observe) -> None:
     cluster = SteppedCluster()
     cluster.create("t")
     cluster.ends()
@@ -123,13 +120,40 @@ def test_what_was_deleted_counts_for_no_limit_unless_a_member_may_have_fetched_i
     cluster.commit("g", "t", 0, 10)
     cluster.ends()
     cluster.judge()
-    if held:
-        cluster.groups_hold("g", "t", 0)
-    else:
-        cluster.list_groups("g")
+    cluster.list_groups("g")
     cluster.wait(5)
     cluster.ends(log_start=50)
+    at_first = observe(cluster.judge(), 0)
+    for _ in range(60):
+        cluster.wait(5)
+        cluster.list_groups("g")
+        cluster.ends(log_start=50)
+        later = observe(cluster.judge(), 0)
 
-    seen = observe(cluster.judge(), 0)
+    assert (at_first.total_lag, at_first.deleted, at_first.perhaps_deleted) == (90, 0, 40)
+    assert (later.total_lag, later.deleted, later.perhaps_deleted) == (90, 40, 0)
+    assert later.lost == 40
 
-    assert (seen.total_lag, seen.deleted) == (90, deleted)
+
+@pytest.mark.parametrize(
+    ("deleted", "perhaps", "status", "missed"),
+    [
+        (0, 0, GroupStatus.ERR, True),
+        (0, 30, GroupStatus.ERR, True),
+        # whether the limit is kept is not known: nothing opens, and nothing ends
+        (0, 80, GroupStatus.UNKNOWN, False),
+        (80, 0, GroupStatus.OK, False),
+    ],
+)
+def test_a_limit_of_messages_is_neither_missed_nor_kept_by_what_may_have_been_fetched(
+    deleted, perhaps, status, missed
+) -> None:
+    found = objective(PolicySettings(max_lag=50))
+    assert found is not None
+    seen = Observation(
+        status=GroupStatus.OK, total_lag=100, deleted=deleted, perhaps_deleted=perhaps
+    )
+
+    judged, why = Objectives({"p": found}).judged("g", "p", seen, 0, lambda: None)
+
+    assert (judged.status, bool(why)) == (status, missed)
