@@ -136,7 +136,7 @@ class RoundChanges:
         severity = incident.severity if incident is not None else GroupStatus.ERR
         opened_ms = self._snapshot.at_ms if incident is None else incident.opened_ms
         since_ms = _began_ms(decided) or opened_ms
-        if decided.decision.reason is Reason.OTHER_POLICY:
+        if decided.decision.reason in (Reason.OTHER_POLICY, Reason.HANDED_ON):
             # its channels hear of what they watch, which may be in trouble since later
             since_ms = max(since_ms, decided.seen_since_ms or 0)
         trouble_ms = since_ms if incident is None else incident.since_ms

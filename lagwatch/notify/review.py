@@ -180,6 +180,9 @@ def _page(alerts: AlertsSettings) -> Iterator[Fault]:
     if "?" in url or "#" in url:
         problem = "has a query or a fragment, so that no link reaches a group"
         yield _fault("alerts.page_url", "", problem, "Write https://host/path.")
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        problem = "holds a user name or password, which every receiver of a notice would read"
+        yield _fault("alerts.page_url", "", problem, "Write https://host/path.")
 
 
 def _kept(alerts: AlertsSettings) -> Iterator[Fault]:

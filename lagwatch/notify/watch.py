@@ -81,7 +81,7 @@ class _Tracked:
     heard: frozenset[str] = frozenset()
     """Channels that notices of its incident were for."""
     sent_by: str = ""
-    """The policy of the last of these notices, or of an earlier one where that is not known."""
+    """The policy whose channels heard last."""
     incident: str = ""
     complete: float = 0.0
     restored: bool = False
@@ -136,7 +136,7 @@ class Decided:
     recipients: tuple[str, ...]
     """Channels that the notice is for, if there is one."""
     seen_since_ms: EpochMs | None
-    """Since when what the policy watches is in trouble, if that is known."""
+    """Since when what the policy watches is in trouble, if that is known, and another sent last."""
     complete: float
     samples: tuple[tuple[int, int], ...]
     missed: str
@@ -322,7 +322,8 @@ class Watch:
             tracked.policy, tracked.policy_name = decision.policy, decision.policy.name
             if decision.decision.event is not NoticeEvent.NOTHING:
                 tracked.heard |= {*decision.recipients}
-                tracked.sent_by = decision.policy.name
+                if decision.decision.reason is not Reason.HANDED_ON:
+                    tracked.sent_by = decision.policy.name
             tracked.incident = decision.incident if decision.after.incident is not None else ""
             tracked.last = decision.last
             if decision.after.incident is None:
@@ -432,7 +433,7 @@ class Watch:
             decision=_by_same_policy(decision, tracked, policy),
             unheard=unheard,
             recipients=_sent_to(decision.reason, policy, after, unheard),
-            seen_since_ms=self._since_ms(graded),
+            seen_since_ms=None if tracked.sent_by == policy.name else self._since_ms(graded),
             complete=tracked.complete,
             samples=tuple(tracked.samples),
             missed=self._missed_now(this, group, number, tracked, decision=decision, missed=missed),
@@ -594,7 +595,7 @@ def _recipients(policy: Policy, state: State) -> tuple[str, ...]:
     """The channels of the policy, and those of its escalation once the incident is handed on."""
     incident = state.incident
     further = policy.escalate_to if incident is not None and incident.handed_on else ()
-    return (*policy.channels, *further)
+    return (*dict.fromkeys((*policy.channels, *further)),)
 
 
 def _sent_to(
@@ -602,7 +603,7 @@ def _sent_to(
 ) -> tuple[str, ...]:
     """The channels that a notice for this reason is for."""
     if reason is Reason.HANDED_ON:
-        return policy.escalate_to
+        return tuple(each for each in policy.escalate_to if each not in policy.channels)
     if reason in (Reason.OTHER_POLICY, Reason.NEW_CHANNEL):
         return unheard
     return _recipients(policy, after)

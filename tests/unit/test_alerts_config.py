@@ -381,6 +381,13 @@ class TestReview:
             ),
             (
                 (
+                    '[alerts]\npage_url = "https://u:secret@l.example.com/lag"\n'
+                    '[alerts.webhook.h]\nurl = "http://x"'
+                ),
+                "alerts.page_url: holds a user name or password",
+            ),
+            (
+                (
                     '[alerts.policies.pay]\ngroup = "^pay"\n'
                     '[alerts.policies.late]\ngroup = "^payments-(eu|us)$"\n'
                     '[alerts.webhook.h]\nurl = "http://x"'

@@ -38,13 +38,18 @@ channels = ["audit"]
 class _Reader:
     """A group that reads two topics, each with a policy of its own."""
 
-    def __init__(self, orders_to: str, orders_for_s: int = 0) -> None:
+    def __init__(self, orders_to: str, orders_for_s: int = 0, **orders: object) -> None:
         policies: dict[str, dict[str, Any]] = {
-            "orders": {"topic": "^orders$", "channels": [orders_to], "for_s": orders_for_s},
+            "orders": {
+                "topic": "^orders$",
+                "channels": [orders_to],
+                "for_s": orders_for_s,
+                **orders,
+            },
             "audit": {"topic": "^audit$", "channels": ["audit"]},
         }
         settings: dict[str, Any] = {
-            "webhook": {"orders": _HOOK, "audit": _HOOK},
+            "webhook": {"orders": _HOOK, "audit": _HOOK, "boss": _HOOK},
             "policies": {
                 name: {"close_for_s": 0, "reopen_s": 900, **each} for name, each in policies.items()
             },
@@ -150,6 +155,25 @@ def test_an_incident_that_goes_on_under_another_policy_is_sent_to_its_channels(f
         ("audit", NoticeEvent.OPEN, Reason.FIRST, ("audit",)),
         ("orders", NoticeEvent.REMIND, Reason.OTHER_POLICY, ("orders",)),
     ]
+
+
+def test_an_incident_handed_on_at_once_reaches_the_channels_of_its_new_policy_too() -> None:
+    group = _Reader("orders", escalate_after_s=60, escalate_to=["orders", "boss"])
+    group.reads("orders", "audit", for_s=600)
+    group.reads("orders", for_s=900)
+    both = group.reads(for_s=900)
+    turned_ms = group.live.now_ms - 900_000
+
+    sent = [
+        (each.policy.name, each.decision.reason, each.recipients)
+        for each in both
+        if each.decision.event is not NoticeEvent.NOTHING
+    ]
+    assert sent == [
+        ("orders", Reason.HANDED_ON, ("boss",)),
+        ("orders", Reason.OTHER_POLICY, ("orders",)),
+    ]
+    assert all((each.seen_since_ms or 0) >= turned_ms - 60_000 for each in both)
 
 
 @pytest.mark.parametrize("interrupted", ["", "reload", "start"])
