@@ -39,7 +39,7 @@ test: install  ## all tests [WORKERS=0]
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
 		--durations 40 --durations-min 20
 
-unit: $(STAMPS)/project  ## the quick tests that need no server, with few examples each: about half a minute
+unit: $(STAMPS)/project  ## the quick tests that need no server, with few examples each: about two minutes
 	$(BIN)/pytest --quiet --numprocesses 0 -m "not server and not slow" \
 		--hypothesis-profile quick tests/unit tests/scenarios tests/contract
 
