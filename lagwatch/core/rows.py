@@ -224,7 +224,7 @@ def uninterrupted_ms(
     The longest stretch, or several together without the time that groups may take to come back
     after each absence between them: at most `rejoin_ms`, and less after a short one. What was
     before the last three absences is forgotten. A broker that comes and goes thus never makes a
-    silence longer than it was. What lies within the stretches `without` does not count.
+    silence longer than it was. Time within `without` is not counted.
     """
     best, run = _before(since_ms, absence, rejoin_ms, without)
     after_ms = until_ms - np.maximum(since_ms, absence[1])

@@ -187,8 +187,8 @@ class Groups:
         """Forget a group that was removed from Kafka, with what it never committed.
 
         Kafka also removes a group without offsets when all members' sessions have ended, as after
-        an outage. Those who hold its partitions join again: it stays until it is seen that
-        nobody does.
+        an outage. Those who hold its partitions join again: it stays until Kafka shows it
+        without members.
         """
         if group in self._uncommitted and self.owners.get(group):
             self._bereft.add(group)

@@ -462,7 +462,7 @@ def _sent_because(notice: Notice) -> Iterator[str]:
     if notice.reason == Reason.OTHER_POLICY.value:
         yield "The incident began under another policy, whose channels were notified before."
     if notice.reason == Reason.NEW_CHANNEL.value:
-        yield "The incident is open for longer than this channel is configured."
+        yield "The incident began before this channel was configured."
     if notice.reason == Reason.MUTE_ENDED.value:
         yield "A mute of the group has ended, which held back notices of this incident."
 
