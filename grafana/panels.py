@@ -284,17 +284,16 @@ def number(
     span: int = SIXTH,
     bad_from: float | None = None,
     bad: str = "red",
-    good: str = "text",
     about: str,
     missing: str = "unknown",
     legend: str = "",
 ) -> stat.Panel:
     """One number; in the color `bad` from `bad_from` on. `missing` is what it says without a value.
 
-    With a `legend` it shows that beside the number. `good` is the color below `bad_from`: not green
-    where a number is low, too, while too little is known.
+    With a `legend` it shows that beside the number. Below `bad_from` it is not green: a number is
+    also low while too little is known.
     """
-    steps = [models.Threshold(value=None, color=good)]
+    steps = [models.Threshold(value=None, color="text")]
     if bad_from is not None:
         steps.append(models.Threshold(value=bad_from, color=bad))
     thresholds = dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps)

@@ -272,6 +272,14 @@ class ClusterSnapshot:
         at_most = bound is not None and bool((bound[window] > 0).any())
         return int(self.around.facts.lost_shown(window).sum()), at_most
 
+    def below_log_start(self, rows: slice | list[int] | NDArray[np.intp]) -> Int64:
+        """How many messages of each row's lag lie below the log start: they were deleted."""
+        columns = self.rows
+        at, committed, lag = columns.at[rows], columns.committed[rows], columns.lag[rows]
+        log_start = np.where(at >= 0, self.around.partitions.log_start[at], 0)
+        below: Int64 = np.clip(log_start - committed, 0, np.maximum(lag, 0))
+        return below
+
     def shows_loss(self, rows: slice | list[int]) -> NDArray[np.bool_]:
         """Mask of these rows: messages were lost, and that is still shown.
 

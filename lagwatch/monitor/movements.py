@@ -241,8 +241,5 @@ def _not_read(snapshot: ClusterSnapshot, some: NDArray[np.intp] | slice) -> Int6
     rows = snapshot.rows
     if rows.lag is rows.readable_lag:
         return rows.readable_lag[some]
-    lag, readable, at = rows.lag[some], rows.readable_lag[some], rows.at[some]
-    log_start = np.where(at >= 0, snapshot.around.partitions.log_start[at], 0)
-    deleted = np.clip(log_start - rows.committed[some], 0, np.maximum(lag - readable, 0))
-    not_read: Int64 = readable + deleted
+    not_read: Int64 = rows.readable_lag[some] + snapshot.below_log_start(some)
     return not_read

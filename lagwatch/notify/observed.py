@@ -108,19 +108,15 @@ class _Deleted(TypedDict, total=False):
 
 
 def _deleted(snapshot: ClusterSnapshot, rows: slice | list[int]) -> _Deleted:
-    """How much of these rows' lags lies below the log start: what is lost, and what may be.
+    """Count messages of these rows' lags below the log start: lost ones, and others.
 
-    It is lost once that is known; until then a member may have fetched it before.
+    They are lost once that is known; until then a member may have fetched them before.
     """
     columns, facts = snapshot.rows, snapshot.around.facts
-    at, committed, lag = columns.at[rows], columns.committed[rows], columns.lag[rows]
-    log_start = np.where(at >= 0, snapshot.around.partitions.log_start[at], 0)
+    below = snapshot.below_log_start(rows)
     lost_until = 0 if facts.lost_until is None else facts.lost_until[columns.window[rows]]
-    below, lost = (
-        int(np.clip(gone - committed, 0, np.maximum(lag, 0)).sum())
-        for gone in (log_start, np.minimum(lost_until, log_start))
-    )
-    return {"deleted": lost, "perhaps_deleted": below - lost}
+    lost = int(np.minimum(below, np.maximum(lost_until - columns.committed[rows], 0)).sum())
+    return {"deleted": lost, "perhaps_deleted": int(below.sum()) - lost}
 
 
 def _at_most(snapshot: ClusterSnapshot, rows: slice | list[int]) -> bool:

@@ -15,6 +15,18 @@ from lagwatch.notify.observed import of_group, of_topics
 from tests.support.stepped_cluster import SteppedCluster
 
 
+def _behind() -> SteppedCluster:
+    """Group `g` has read 10 of 100 messages of `t`."""
+    cluster = SteppedCluster()
+    cluster.create("t")
+    cluster.ends()
+    cluster.grow("t", 100)
+    cluster.wait(5)
+    cluster.commit("g", "t", 0, 10)
+    cluster.ends()
+    return cluster
+
+
 @pytest.mark.parametrize(
     ("after_s", "again_s", "at_least"),
     [
@@ -68,13 +80,7 @@ def test_a_rise_found_at_a_first_look_may_have_begun_before(after_s, again_s, at
 def test_a_time_lag_that_is_not_exact_is_sure_up_to_its_error(
     reason, error_ms, sure_ms, most_ms
 ) -> None:
-    cluster = SteppedCluster()
-    cluster.create("t")
-    cluster.ends()
-    cluster.grow("t", 100)
-    cluster.wait(5)
-    cluster.commit("g", "t", 0, 10)
-    cluster.ends()
+    cluster = _behind()
     snapshot = cluster.judge()
     estimate = RowTimes(np.array([20_000]), np.array([reason], np.int8), np.array([error_ms]))
     snapshot.rows.__dict__["every_time"] = estimate
@@ -112,13 +118,7 @@ def test_a_limit_is_missed_by_what_is_known_and_can_be_read(seen: dict, said: st
 
 @pytest.mark.parametrize("observe", [of_group, partial(of_topics, topics=frozenset({"t"}))])
 def test_what_was_deleted_may_have_been_fetched_until_it_is_known_to_be_lost(observe) -> None:
-    cluster = SteppedCluster()
-    cluster.create("t")
-    cluster.ends()
-    cluster.grow("t", 100)
-    cluster.wait(5)
-    cluster.commit("g", "t", 0, 10)
-    cluster.ends()
+    cluster = _behind()
     cluster.judge()
     cluster.list_groups("g")
     cluster.wait(5)

@@ -86,7 +86,8 @@ export function fillGroup(slot, entry, { known, stale, note, now }) {
   const lost = known?.lost ? `${known.lostIs === "upper_bound" ? "≤ " : ""}${number(known.lost)} lost` : "";
   const less = entry.lag !== null && (entry.readable ?? entry.lag) < entry.lag;
   const readable = less ? `${entry.unknown ? "≥ " : ""}${number(entry.readable)} readable` : "";
-  const notes = [note, lost, cause && !(lost && cause.words === "records lost") && (cause.words || "cause not known"), readable, unknown].filter(Boolean).join(", ");
+  const why = cause && (cause.words || "cause not known");
+  const notes = [note, lost, lost && why === "records lost" ? "" : why, readable, unknown].filter(Boolean).join(", ");
   say(slot.note, notes);
   slot.note.hidden = !notes;
   slot.note.toggleAttribute("data-long", notes.length > LONG_NOTE);
