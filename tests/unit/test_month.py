@@ -9,7 +9,13 @@ from tests.bench.month.drive import Month, run, run_shard
 from tests.bench.month.plan import BEFORE_S, DAY_S, START_MS, Label, Size, Trouble
 from tests.bench.month.score import Episodes
 from tests.bench.month.traffic import CHUNK_S, STEP_S, Traffic, whole
-from tests.bench.month.truth import Excuses, Truth, must_be_found, worst_time_lag_s
+from tests.bench.month.truth import (
+    Excuses,
+    Truth,
+    longest_s,
+    must_be_found,
+    worst_time_lag_s,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -46,6 +52,20 @@ def test_a_slow_down_must_be_found_if_the_group_is_behind_for_long(
     slow.worst_time_lag_s, slow.behind_s = 3600.0, behind_s
 
     assert must_be_found(slow, plan.lives[0]) == must
+
+
+def test_a_group_is_behind_from_one_long_pause_to_the_next() -> None:
+    """Four times five minutes in a day are not twenty minutes."""
+    minute = round(60 / STEP_S)
+    behind = np.zeros(200 * minute, np.bool_)
+    for first in (10, 50, 90, 130):
+        behind[first * minute : (first + 5) * minute] = True
+
+    assert longest_s(behind) == 300
+    behind[54 * minute + 1 : 55 * minute - 1] = False
+    behind[55 * minute : 60 * minute] = True
+    assert longest_s(behind) == 600
+    assert longest_s(np.zeros(10, np.bool_)) == 0
 
 
 def test_the_same_seed_makes_the_same_month() -> None:

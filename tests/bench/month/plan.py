@@ -92,7 +92,7 @@ class Trouble:
     """When nothing was left to read after the end."""
     worst_time_lag_s: float = 0.0
     behind_s: float = 0.0
-    """How long, while it lasted, more was unread than a working group has in its queue."""
+    """How long at a time, while it lasted, more was unread than a working group's queue holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ TAIL_S: Final = 600.0
 WINDOW_COMMITS: Final = 10
 LONGEST_WINDOW_S: Final = 7200.0
 SHORTEST_S: Final = 900.0
-"""Troubles shorter than this need not be found, nor slow-downs that are behind for less."""
+"""Troubles shorter than this need not be found, nor slow-downs that are behind for less at a time."""
 SHORTEST_COMMITS: Final = 3
 """Nor those that end before so many commits were due, unless the members are gone."""
 SLOW_S: Final = 120.0
@@ -23,6 +23,8 @@ SLOW_COMMITS: Final = 2
 found: between two commits any group is that far behind."""
 _USUAL_S: Final = 10.0
 """A queue of so many seconds is what a working group has."""
+_PAUSE_S: Final = 60.0
+"""A working group's queue for no longer than this is a pause in being behind, no end of it."""
 _GIVE_UP_S: Final = 2 * 86_400.0
 
 
@@ -90,7 +92,7 @@ def _settle(watch: _Watch, life: Life) -> None:
     trouble.true_s = float(at_s[seen.argmax()]) if seen.any() else None
     usual = np.maximum(1, life.rate * _USUAL_S)
     current = (unread <= usual).all(axis=0)
-    trouble.behind_s = STEP_S * float(np.count_nonzero(during & ~current))
+    trouble.behind_s = longest_s(during & ~current)
     done = current & ~lost.any(axis=0) & (at_s >= trouble.end_s)
     trouble.caught_up_s = float(at_s[done.argmax()]) if done.any() else None
     trouble.worst_time_lag_s = (
@@ -101,6 +103,15 @@ def _settle(watch: _Watch, life: Life) -> None:
         if during.any()
         else 0.0
     )
+
+
+def longest_s(holds: NDArray[np.bool_]) -> float:
+    """The longest stretch of the grid in which this holds; short pauses do not end it."""
+    at = np.flatnonzero(holds)
+    if not at.size:
+        return 0.0
+    parts = np.split(at, np.flatnonzero(np.diff(at) * STEP_S > _PAUSE_S) + 1)
+    return STEP_S * float(max(part[-1] - part[0] + 1 for part in parts))
 
 
 def worst_time_lag_s(at_s: NDArray[Any], reachable: Floats, processed: Floats) -> float:
