@@ -6,7 +6,7 @@ import pytest
 from tests.bench.bench_verdicts import figures, size_from
 from tests.bench.month import breaks, report
 from tests.bench.month.drive import Month, run, run_shard
-from tests.bench.month.plan import BEFORE_S, DAY_S, START_MS, Label, Size, Trouble
+from tests.bench.month.plan import BEFORE_S, DAY_S, START_MS, Breaks, Label, Size, Trouble
 from tests.bench.month.score import Episodes
 from tests.bench.month.traffic import CHUNK_S, STEP_S, Traffic, whole
 from tests.bench.month.truth import (
@@ -14,6 +14,7 @@ from tests.bench.month.truth import (
     Truth,
     longest_s,
     must_be_found,
+    seen_s,
     worst_time_lag_s,
 )
 
@@ -51,7 +52,7 @@ def test_a_slow_down_must_be_found_if_the_group_is_behind_for_long(
     slow = Trouble(label=Label.SLOW, group=0, lo=0, hi=1, start_s=0.0, end_s=7200.0, true_s=10.0)
     slow.worst_time_lag_s, slow.behind_s = 3600.0, behind_s
 
-    assert must_be_found(slow, plan.lives[0]) == must
+    assert must_be_found(slow, plan) == must
 
 
 def test_a_group_is_behind_from_one_long_pause_to_the_next() -> None:
@@ -66,6 +67,20 @@ def test_a_group_is_behind_from_one_long_pause_to_the_next() -> None:
     behind[55 * minute : 60 * minute] = True
     assert longest_s(behind) == 600
     assert longest_s(np.zeros(10, np.bool_)) == 0
+
+
+def test_a_trouble_counts_as_long_as_kafka_can_be_read() -> None:
+    away = Breaks(
+        brokers=3,
+        outages=((100.0, 200.0), (900.0, 2000.0)),
+        restarts=((0.0, 1000.0, 1),),
+        collector_deaths=((150.0, 250.0),),
+        lagwatch_restarts=((20.0, 30.0),),
+    )
+
+    assert seen_s(away, 50.0, 1000.0) == 950 - 150 - 100
+    assert seen_s(away, 250.0, 900.0) == 650
+    assert seen_s(away, 1000.0, 1500.0) == 0
 
 
 def test_the_same_seed_makes_the_same_month() -> None:
@@ -150,7 +165,7 @@ def test_a_stopped_group_commits_nothing_until_it_is_back(lived) -> None:
         trouble
         for life in plan.lives
         for trouble in life.troubles
-        if trouble.label is Label.STOP and must_be_found(trouble, life)
+        if trouble.label is Label.STOP and must_be_found(trouble, plan)
     ]
 
     assert stops

@@ -175,7 +175,7 @@ class Watcher:
             troubles=[
                 self._outcome(number, trouble)
                 for number, trouble in enumerate(self._troubles)
-                if must_be_found(trouble, self._plan.lives[trouble.group])
+                if must_be_found(trouble, self._plan)
                 and trouble.end_s > 0
                 # one that these rules saw to its end, or to the end of the month
                 and min(trouble.end_s, self._plan.end_s) <= self.until_s

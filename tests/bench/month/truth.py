@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.bench.month.plan import EVER_S, Floats, Label, Life, Plan, Trouble
+from tests.bench.month.plan import EVER_S, Breaks, Floats, Label, Life, Plan, Trouble
 from tests.bench.month.traffic import CHUNK_S, STEP_S, STEPS, Chunk, whole
 
 TAIL_S: Final = 600.0
@@ -14,7 +14,7 @@ TAIL_S: Final = 600.0
 WINDOW_COMMITS: Final = 10
 LONGEST_WINDOW_S: Final = 7200.0
 SHORTEST_S: Final = 900.0
-"""Troubles shorter than this need not be found, nor slow-downs that are behind for less at a time."""
+"""Troubles seen for less need not be found, nor slow-downs that are behind for less at a time."""
 SHORTEST_COMMITS: Final = 3
 """Nor those that end before so many commits were due, unless the members are gone."""
 SLOW_S: Final = 120.0
@@ -122,8 +122,9 @@ def worst_time_lag_s(at_s: NDArray[Any], reachable: Floats, processed: Floats) -
     return float((at_s - at_s[arrived]).max())
 
 
-def must_be_found(trouble: Trouble, life: Life) -> bool:
-    """Is missing it a fault? Long enough, and one that could be seen."""
+def must_be_found(trouble: Trouble, plan: Plan) -> bool:
+    """Is missing it a fault? Long enough, and one that could be seen for so long."""
+    life = plan.lives[trouble.group]
     if not trouble.label.must_be_found or trouble.true_s is None:
         return False
     shortest_s = SHORTEST_S
@@ -135,7 +136,17 @@ def must_be_found(trouble: Trouble, life: Life) -> bool:
     if trouble.label is not Label.STOP:
         # its members are there: only the commits that do not come can show it
         shortest_s = max(shortest_s, SHORTEST_COMMITS * life.cadence_s)
-    return trouble.end_s - max(trouble.true_s, 0.0) >= shortest_s
+    return seen_s(plan.breaks, max(trouble.true_s, 0.0), trouble.end_s) >= shortest_s
+
+
+def seen_s(breaks: Breaks, start_s: float, end_s: float) -> float:
+    """How long of a stretch Kafka could be read: no group can show anything in an outage."""
+    left_s, until_s = end_s - start_s, start_s
+    away = (*breaks.outages, *breaks.collector_deaths, *breaks.lagwatch_restarts)
+    for first_s, last_s in sorted(away):
+        begin_s, until_s = max(first_s, until_s), max(min(last_s, end_s), until_s)
+        left_s -= max(until_s - begin_s, 0.0)
+    return left_s
 
 
 class Excuses:
