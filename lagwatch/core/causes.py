@@ -856,7 +856,7 @@ CAUSES: Final[Sequence[CauseRow]] = (
             "{up_to}{lost_messages:message} were deleted, by retention or on request, before the "
             "group {read_them}; the log begins at {log_start_offset}"
         ),
-        refuted_by="the consumer's own log shows that it has read them and not committed",
+        refuted_by="the consumer's own log shows that it has read them",
         to_do=first_steps.LOST,
         proved=_surely_lost,
         certain_when=(

@@ -192,7 +192,7 @@ def _lost(notice: Notice) -> Notice:
             "312 messages were deleted, by retention or on request, before the group read them; "
             "the log begins at 1,402"
         ),
-        refuted_by="the consumer's own log shows that it has read them and not committed",
+        refuted_by="the consumer's own log shows that it has read them",
         evidence={},
         topic="sample-topic",
         partition=0,
