@@ -13,9 +13,9 @@ that was first seen less than half an hour ago the first one is, unless it was j
 Shorter ones in between wear the note down, each by half of the difference. So one night on which a
 group was down does not excuse the next one, and a nightly batch is known by its third run. The
 length of a stop, one that was judged as such, is believed at its second time only where the group
-rests much of its time and its members both times ended, or both times stayed; or where both ended a
-whole number of days or a common number of hours apart: so two failures of like length do not excuse
-a third. What is usual is forgotten as time passes, by a second every 24 seconds: what recurs within
+rests much of its time and its members both times ended, or both times stayed; or where they did the
+same both times, and both ended a whole number of days or a common number of hours apart: so two
+failures of like length do not excuse a third. What is usual is forgotten as time passes, by a second every 24 seconds: what recurs within
 24 times its length stays known.
 
 A *period* is the time from the first movement after a long pause to the next such movement. A job
@@ -530,9 +530,9 @@ class Pace:
     def _may_recur(self, rows: Rows, at_ms: Int64, pause_ms: Int64) -> Bools | None:
         """Mask of rows whose ending pause may be usual because a similar one was seen before.
 
-        An ordinary pause may; one that was judged a stop when the group rests much of its time and
-        its members did the same as at the last stop and did not die, or when it comes back as a
-        schedule does. None: all may.
+        An ordinary pause may. One that was judged a stop may when its members did the same as at
+        the last stop, and either the group rests much of its time and they did not die, or it comes
+        back as a schedule does. None: all may.
         """
         down = self.down[rows]
         if not down.any():
@@ -542,7 +542,7 @@ class Pace:
         now, before = self.downs[rows] & 0x0F, self.downs[rows] >> 4
         rests = (apart_ms - pause_ms <= RESTS * pause_ms) & (now != _DIED) & (now == before)
         off_ms = np.abs(apart_ms[:, None] - _SCHEDULE_MS)
-        scheduled = (off_ms <= _SCHEDULE_SLACK_MS).any(axis=1)
+        scheduled = (off_ms <= _SCHEDULE_SLACK_MS).any(axis=1) & (now == before)
         stopped = rows[down]
         self.returned_s[stopped] = at_ms[down] // 1000
         self.down[stopped] = False

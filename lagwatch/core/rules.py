@@ -264,11 +264,12 @@ def _ran_once(rows: Rows) -> Bools:
     """Mask of rows with one short run so far, whose members left right behind its last commit.
 
     Short: a quarter of the time after which the next run would be missed. Who works for longer and
-    goes is a consumer that was closed.
+    goes is a consumer that was closed; so is one that committed for longer with nothing to read.
     """
     pace, limits = rows.around.pace, rows.limits
     moved_ms = pace.moved_ms[rows.row]
-    worked_ms = moved_ms - pace.since_s[rows.row].astype(np.int64) * 1000
+    last_ms = np.maximum(moved_ms, rows.commit_ms)
+    worked_ms = last_ms - pace.since_s[rows.row].astype(np.int64) * 1000
     once = rows.ended & (worked_ms * _SHORT_RUN <= limits.next_run_ms) & ~_rested(rows)
     return once & ~rows.come(moved_ms + _DAY_STEPS * limits.step_ms, once)
 
