@@ -15,8 +15,8 @@ group was down does not excuse the next one, and a nightly batch is known by its
 length of a stop, one that was judged as such, is believed at its second time only where the group
 rests much of its time and its members both times ended, or both times stayed; or where they did the
 same both times, and both ended a whole number of days or a common number of hours apart: so two
-failures of like length do not excuse a third. What is usual is forgotten as time passes, by a second every 24 seconds: what recurs within
-24 times its length stays known.
+failures of like length do not excuse a third. What is usual is forgotten as time passes, by a
+second every 24 seconds: what recurs within 24 times its length stays known.
 
 A *period* is the time from the first movement after a long pause to the next such movement. A job
 that runs every half hour for twenty minutes or so pauses for five minutes or for fifteen; but it

@@ -12,6 +12,7 @@ from tests.bench.month.traffic import CHUNK_S, STEP_S, Traffic, whole
 from tests.bench.month.truth import (
     Excuses,
     Truth,
+    draining,
     longest_s,
     must_be_found,
     seen_s,
@@ -67,6 +68,21 @@ def test_a_group_is_behind_from_one_long_pause_to_the_next() -> None:
     behind[55 * minute : 60 * minute] = True
     assert longest_s(behind) == 600
     assert longest_s(np.zeros(10, np.bool_)) == 0
+
+
+def test_what_an_outage_left_to_read_is_no_falling_behind_while_it_gets_less() -> None:
+    at_s = np.arange(0.0, 1200.0, 10.0)
+    unread = np.full((1, at_s.size), 3)
+    unread[0, (at_s >= 200) & (at_s < 800)] = 100
+    current = unread[0] <= 10
+    outages = ((100.0, 200.0),)
+
+    drains = draining(at_s, unread, current, outages)
+    assert (at_s[drains].min(), at_s[drains].max()) == (100, 790)
+
+    unread[0, at_s == 600] = 101
+    drains = draining(at_s, unread, current, outages)
+    assert (at_s[drains].min(), at_s[drains].max()) == (100, 590)
 
 
 def test_a_trouble_counts_as_long_as_kafka_can_be_read() -> None:

@@ -1,12 +1,13 @@
 """What was really wrong with groups, as the traffic shows it: instants, and stretches to excuse."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.bench.month.plan import EVER_S, Breaks, Floats, Label, Life, Plan, Trouble
+from tests.bench.month.plan import EVER_S, Bools, Breaks, Floats, Ints, Label, Life, Plan, Trouble
 from tests.bench.month.traffic import CHUNK_S, STEP_S, STEPS, Chunk, whole
 
 TAIL_S: Final = 600.0
@@ -44,7 +45,7 @@ class Truth:
     """Follows the chunks of a plan and fills in its troubles."""
 
     def __init__(self, plan: Plan) -> None:
-        self._lives = plan.lives
+        self._plan = plan
         self._coming = sorted(
             (trouble for life in plan.lives for trouble in life.troubles),
             key=lambda trouble: trouble.start_s,
@@ -70,19 +71,20 @@ class Truth:
     def finish(self) -> None:
         """The month is over: what is still open stays so."""
         for watch in self._watched:
-            _settle(watch, self._lives[watch.trouble.group])
+            _settle(watch, self._plan)
         self._watched.clear()
 
     def _settled(self, watch: _Watch, end_s: float) -> bool:
         if end_s <= watch.trouble.end_s:
             return False
-        _settle(watch, self._lives[watch.trouble.group])
+        _settle(watch, self._plan)
         caught_up = watch.trouble.caught_up_s is not None
         return caught_up or end_s > watch.trouble.end_s + _GIVE_UP_S
 
 
-def _settle(watch: _Watch, life: Life) -> None:
+def _settle(watch: _Watch, plan: Plan) -> None:
     trouble = watch.trouble
+    life = plan.lives[trouble.group]
     reachable, processed = np.hstack(watch.reachable), np.hstack(watch.processed)
     at_s = watch.start_s + STEP_S * (1.0 + np.arange(reachable.shape[1]))
     unread = whole(reachable) - whole(processed)
@@ -92,7 +94,8 @@ def _settle(watch: _Watch, life: Life) -> None:
     trouble.true_s = float(at_s[seen.argmax()]) if seen.any() else None
     usual = np.maximum(1, life.rate * _USUAL_S)
     current = (unread <= usual).all(axis=0)
-    trouble.behind_s = longest_s(during & ~current)
+    drains = draining(at_s, unread, current, plan.breaks.outages)
+    trouble.behind_s = longest_s(during & ~current & ~drains)
     done = current & ~lost.any(axis=0) & (at_s >= trouble.end_s)
     trouble.caught_up_s = float(at_s[done.argmax()]) if done.any() else None
     trouble.worst_time_lag_s = (
@@ -103,6 +106,25 @@ def _settle(watch: _Watch, life: Life) -> None:
         if during.any()
         else 0.0
     )
+
+
+def draining(
+    at_s: NDArray[Any], unread: Ints, current: Bools, outages: Iterable[tuple[float, float]]
+) -> Bools:
+    """When rows work off what an outage of Kafka left to read: that is not falling behind.
+
+    Until they are current, or have more to read than a minute after it. `unread`: [rows, steps].
+    """
+    drains = np.zeros(at_s.size, np.bool_)
+    for start_s, end_s in outages:
+        left = (at_s >= start_s) & (at_s < end_s + _PAUSE_S)
+        if not left.any():
+            continue
+        most = unread[:, left].max(axis=1, keepdims=True)
+        over = (at_s >= end_s + _PAUSE_S) & (current | (unread > most).any(axis=0))
+        until_s = at_s[over.argmax()] if over.any() else np.inf
+        drains |= (at_s >= start_s) & (at_s < until_s)
+    return drains
 
 
 def longest_s(holds: NDArray[np.bool_]) -> float:
@@ -129,6 +151,8 @@ def must_be_found(trouble: Trouble, plan: Plan) -> bool:
         return False
     shortest_s = SHORTEST_S
     if trouble.label is Label.SLOW:
+        # whether a lag rises is seen in the commits of a window
+        shortest_s = max(shortest_s, WINDOW_COMMITS * life.cadence_s)
         slow_s = SLOW_S + SLOW_COMMITS * life.cadence_s
         # a consumer of an idle topic may be slow for hours, and behind for minutes only
         if trouble.worst_time_lag_s < slow_s or trouble.behind_s < shortest_s:
