@@ -41,8 +41,11 @@ def test_a_part_of_a_message_is_nothing_to_read() -> None:
     at_s = np.arange(0.0, 100.0, 10.0)
     written = np.full(10, 7.8)
 
-    assert worst_time_lag_s(at_s, written, written) == 0
-    assert worst_time_lag_s(at_s, written, written - 1) == 90
+    every, early = np.ones(10, np.bool_), at_s < 50
+
+    assert worst_time_lag_s(at_s, written, written, every) == 0
+    assert worst_time_lag_s(at_s, written, written - 1, every) == 90
+    assert worst_time_lag_s(at_s, written, written - 1, early) == 40
 
 
 @pytest.mark.parametrize(("behind_s", "must"), [(600.0, False), (1800.0, True)])

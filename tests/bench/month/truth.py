@@ -98,13 +98,10 @@ def _settle(watch: _Watch, plan: Plan) -> None:
     trouble.behind_s = longest_s(during & ~current & ~drains)
     done = current & ~lost.any(axis=0) & (at_s >= trouble.end_s)
     trouble.caught_up_s = float(at_s[done.argmax()]) if done.any() else None
-    trouble.worst_time_lag_s = (
-        max(
-            worst_time_lag_s(at_s[during], reachable[row, during], processed[row, during])
-            for row in range(reachable.shape[0])
-        )
-        if during.any()
-        else 0.0
+    counts = ~drains[during]
+    trouble.worst_time_lag_s = max(
+        worst_time_lag_s(at_s[during], reachable[row, during], processed[row, during], counts)
+        for row in range(reachable.shape[0])
     )
 
 
@@ -136,12 +133,17 @@ def longest_s(holds: NDArray[np.bool_]) -> float:
     return STEP_S * float(max(part[-1] - part[0] + 1 for part in parts))
 
 
-def worst_time_lag_s(at_s: NDArray[Any], reachable: Floats, processed: Floats) -> float:
-    """Age of the oldest message not processed, at its greatest; a part of a message is none."""
+def worst_time_lag_s(
+    at_s: NDArray[Any], reachable: Floats, processed: Floats, counts: Bools
+) -> float:
+    """Age of the oldest message not processed, at its greatest in the steps that count.
+
+    A part of a message is none; 0 where no step counts.
+    """
     ends = np.maximum.accumulate(whole(reachable))
     arrived = np.searchsorted(ends, whole(processed).astype(np.float64) + 0.5)
     arrived = np.minimum(arrived, np.arange(at_s.size))
-    return float((at_s - at_s[arrived]).max())
+    return float((at_s - at_s[arrived])[counts].max(initial=0.0))
 
 
 def must_be_found(trouble: Trouble, plan: Plan) -> bool:
