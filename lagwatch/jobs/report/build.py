@@ -152,7 +152,7 @@ class _Builder:
             clusters = pool.submit(self._clusters, rounds, of_groups)
             heat = pool.submit(self._heat, buckets, of_groups)
             trend = pool.submit(self._trend, buckets)
-            turns = pool.submit(self._turns, buckets)
+            turns = pool.submit(self._turns, buckets, events)
             incidents_found = pool.submit(self._incidents, buckets, rounds, events)
             deployed = pool.submit(self._deployments, buckets, events)
             kept = pool.submit(self._objectives, rounds)
@@ -160,7 +160,7 @@ class _Builder:
             found, (risks, risks_known) = incidents_found.result(), retention_risks.result()
             days, (compared, week_known) = clusters.result(), trend.result()
             came, went = turns.result()
-            to_do_now = self._to_do(rounds, found, risks)
+            to_do_now = self._to_do(rounds, events, found, risks)
             return Report(
                 version=VERSION,
                 lagwatch=__version__,
@@ -325,8 +325,10 @@ class _Builder:
         )
         return trend, bool(days - {0})
 
-    def _turns(self, buckets: DataFrame) -> tuple[list[GroupTurn], list[GroupTurn]]:
-        rows = self._collected("turnover", buckets.transform(turnover.turns(self._day)))
+    def _turns(
+        self, buckets: DataFrame, events: DataFrame
+    ) -> tuple[list[GroupTurn], list[GroupTurn]]:
+        rows = self._collected("turnover", buckets.transform(turnover.turns(self._day, events)))
         rows.sort(key=lambda row: (row["at_ms"], row["cluster"], row["group"]))
         new, gone = (
             [
@@ -388,10 +390,11 @@ class _Builder:
     def _to_do(
         self,
         rounds: DataFrame,
+        events: DataFrame,
         found: Sequence[ReportedIncident],
         risks: Sequence[RetentionRisk],
     ) -> list[ToDo]:
-        rows = self._collected("to_do", rounds.transform(troubles.standing(self._day)))
+        rows = self._collected("to_do", rounds.transform(troubles.standing(self._day, events)))
         open_now = {names(each): each for each in found if each.to_ms is None}
         lost: Counter[tuple[str, str]] = Counter()
         for risk in risks:

@@ -96,6 +96,16 @@ def badness(status: Column) -> Column:
     return F.when(status.isNotNull(), F.array_position(words, status))
 
 
+def last_changes(events: DataFrame) -> DataFrame:
+    """Events → the last change of status of each group: `changed_ms`, and `became`, its status."""
+    return (
+        events.where(F.col("event") == "group_status")
+        .groupBy(*GROUP)
+        .agg(F.max("at_ms").alias("changed_ms"), F.max_by("after", "at_ms").alias("became"))
+        .select(*GROUP, "changed_ms", "became")
+    )
+
+
 def worst(status: str) -> Column:
     """Of a group of rows the worst status word."""
     return F.max_by(status, badness(F.col(status)))
