@@ -487,7 +487,10 @@ def test_the_text_sums_up_what_a_group_loses(report) -> None:
     assert [line for line in said if line.startswith("Retention")] == [
         "Retention: audit on prod: 6.09 M messages lost, most of logs/2",
         "Retention: search on prod: loses messages in 2 h, first of logs/2",
-        "Retention: mailer on prod: far behind in logs/2, of which old messages are deleted",
+        (
+            "Retention: mailer on prod: far behind in logs/2, "
+            "of which messages were deleted in the day"
+        ),
     ]
 
 
@@ -544,6 +547,12 @@ def test_what_is_not_known_ahead_of_a_group_is_said_and_not_shown_as_0() -> None
     assert words.loss(old.loss_in_s, old.loss_reason) == "unknown"
     assert words.loss(None, "not_nearing", 1234) == "not in sight, 1,234 lost already"
     assert words.catch_up(0.0, "caught_up") == "in 0 s"
+
+
+def test_a_topic_of_which_messages_were_deleted_once_is_not_called_one_without_deletions() -> None:
+    said = words.loss(None, "nothing_deleted")
+
+    assert said == "not in sight, messages were deleted at most once"
 
 
 def test_a_loss_within_a_day_is_the_most_urgent() -> None:

@@ -166,7 +166,7 @@ def _at_risk(risks: Sequence[RetentionRisk]) -> str:
     first = min(risks, key=lambda risk: inf if risk.left_s is None else risk.left_s)
     place = f"{first.topic}/{first.partition}"
     if first.left_s is None:
-        return f"far behind in {place}, of which old messages are deleted"
+        return f"far behind in {place}, of which messages were deleted in the day"
     return f"loses messages in {duration(first.left_s)}, first of {place}"
 
 

@@ -56,7 +56,7 @@ def loss(seconds: float | None, reason: str | None, lost: int = 0) -> str:
 
 _NO_LOSS: Final = {
     LossReason.NOT_NEARING.value: "not in sight",
-    LossReason.NOTHING_DELETED.value: "nothing is deleted yet",
+    LossReason.NOTHING_DELETED.value: "not in sight, messages were deleted at most once",
 }
 
 
