@@ -177,8 +177,11 @@ def _kept_up(load: Load) -> str:
             f"The group read {load.read_share:.0%} of what was produced all the same: it stood "
             "still, or was held up by something else than its own speed."
         )
+    kept_up = f"kept up with a peak of {rate(load.peak_per_s)} messages/s"
+    if load.consumers == 0:
+        return f"The group {kept_up}, and has no consumers now."
     who = "Those there are" if load.consumers is None else _counted(load.consumers, "consumer")
-    return f"{who} kept up with a peak of {rate(load.peak_per_s)} messages/s."
+    return f"{who} {kept_up}."
 
 
 def rate(per_s: float | None) -> str:

@@ -80,6 +80,10 @@ def test_an_unknown_number_of_consumers_is_not_taken_for_none() -> None:
             "so what one can do was not seen. 4 consumers kept up with a peak of 1,850 messages/s.",
         ),
         (
+            {"rate_per_s": None, "saturated_buckets": 0, "consumers": 0},
+            "not seen. The group kept up with a peak of 1,850 messages/s, and has no consumers now",
+        ),
+        (
             {"rate_per_s": None, "saturated_buckets": 0, "unowned_buckets": 9},
             "messages waited all the time in 9 buckets of five minutes, but it was unknown",
         ),
