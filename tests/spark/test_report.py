@@ -21,12 +21,14 @@ from lagwatch.cli import app
 from lagwatch.config.history import HistorySettings
 from lagwatch.config.jobs import ReportSettings
 from lagwatch.core.record import Kind
+from lagwatch.history.parquet import ParquetStore
 from lagwatch.jobs.report.build import ReportRequest, ReportResult, run_report
 from lagwatch.jobs.report.day import Day
 from lagwatch.jobs.report.deliver import documents, write
 from lagwatch.jobs.report.frames import HistoryTables
-from lagwatch.jobs.report.text import MOST_LINES
+from lagwatch.jobs.report.text import MOST_LINES, text
 from lagwatch.jobs.tables import StoreRef
+from tests.support.history import group_sample, group_samples
 from tests.support.receiver import receiving
 from tests.support.rolled import BERLIN, LONG_DAY, Rolled, write_fleet
 
@@ -623,10 +625,43 @@ def test_a_day_of_which_nothing_is_known_gives_a_report_that_says_so(spark, tmp_
     assert (empty["seconds"], len(empty["heat"]["hours"])) == (23 * 3600, 23)
     assert not any(empty[part] for part in ("groups", "incidents", "advice", "skew", "retention"))
     assert empty["clusters"][0]["recorded_s"] == 0
-    assert empty["notes"][0] == "There are no roll-ups of this day: run `lagwatch rollup` first."
+    assert empty["notes"] == ["Nothing was recorded on this day."]
     assert (empty["retention_known"], empty["turnover_known"]) == (False, False)
     assert "No group was recorded." in (tmp_path / "reports" / "2026-03-29.html").read_text()
     assert [request.json["report"]["day"] for request in receiver.taken] == ["2026-03-29"]
+
+
+NOON_MS = LONG_DAY.from_ms + 12 * 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "said", "notes"),
+    [
+        pytest.param(
+            LONG_DAY.to_ms + 1_860_000,
+            "nothing was recorded",
+            ["Nothing was recorded on this day: the first samples after it are of 26 Oct 00:31."],
+            id="the morning after installation",
+        ),
+        pytest.param(
+            NOON_MS,
+            "nothing was rolled up",
+            ["There are no roll-ups of this day: run `lagwatch rollup` first."],
+            id="recorded and not rolled up",
+        ),
+    ],
+)
+def test_a_roll_up_is_asked_for_only_where_there_is_something_to_roll_up(
+    spark, tmp_path, at_ms, said, notes
+) -> None:
+    store = ParquetStore(str(tmp_path / "store"))
+    store.write([group_samples([group_sample(at_ms=at_ms, interval_ms=30_000)])], batch="one")
+
+    report = _report(spark, str(tmp_path / "store"), LONG_DAY).report
+
+    assert text(report).splitlines()[0] == f"Consumer lag on 2026-10-25: {said}"
+    assert list(report.notes)[:1] == notes
+    assert not any("first" in note for note in list(report.notes)[1:])
 
 
 @pytest.fixture(scope="module")

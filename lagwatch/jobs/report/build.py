@@ -72,6 +72,7 @@ from lagwatch.jobs.report.parts import (
     urgency,
     with_cause,
 )
+from lagwatch.jobs.report.words import moment
 from lagwatch.jobs.tables import StoreRef, on_sound_files
 
 HEAT_ROWS: Final = 40
@@ -79,6 +80,8 @@ _AT_ONCE: Final = 3
 """Parts that are made at the same time: of a small day most time goes into planning each."""
 _SHOWN_GAP_S: Final = 120.0
 """Gaps in recording shorter than this get no note."""
+_LOOK_AFTER_MS: Final = 7 * 24 * HOUR_MS
+"""Samples are looked for so long after a day on which nothing was recorded."""
 _KINDS: Final = tuple(AdviceKind)
 
 LogStep = Callable[[str, Mapping[str, Any]], None]
@@ -489,6 +492,10 @@ class _Builder:
         risks_known: bool,
     ) -> Iterator[str]:
         """Notes on gaps and missing parts, which a reader must know to judge the rest."""
+        if not any(day.groups or day.recorded_s for day in days):
+            yield self._nothing_recorded()
+            yield from _aside_note(aside)
+            return
         if not any(day.groups for day in days):
             yield "There are no roll-ups of this day: run `lagwatch rollup` first."
         for day in days:
@@ -502,11 +509,29 @@ class _Builder:
             yield "Nothing is recorded of the week before: there is nothing to compare with."
         if days and not risks_known:
             yield "There are no samples of partitions of this day: retention cannot be judged."
-        if aside:
-            yield (
-                f"{len(aside)} files of the history could not be used and were set aside; "
-                "`lagwatch history verify` names them."
-            )
+        yield from _aside_note(aside)
+
+    def _nothing_recorded(self) -> str:
+        """Names the first samples of the week after, as on the morning after an installation."""
+        to_ms = self._day.to_ms
+        after = self._history.rows(
+            Kind.GROUP_SAMPLES, to_ms, to_ms + _LOOK_AFTER_MS, ("interval_ms",)
+        )
+        (first,) = self._collected("first_samples", after.agg(F.min("at_ms").alias("at_ms")))
+        if first["at_ms"] is None:
+            return "Nothing was recorded on this day."
+        return (
+            "Nothing was recorded on this day: the first samples after it are of "
+            f"{moment(first['at_ms'], self._day.zone)}."
+        )
+
+
+def _aside_note(aside: Mapping[str, str]) -> Iterator[str]:
+    if aside:
+        yield (
+            f"{len(aside)} files of the history could not be used and were set aside; "
+            "`lagwatch history verify` names them."
+        )
 
 
 @contextmanager

@@ -49,7 +49,10 @@ def subject(report: Report) -> str:
     """One line with the most important finding."""
     troubled = len({(incident.cluster, incident.group) for incident in report.incidents})
     if not report.groups:
-        return f"Consumer lag on {report.day}: nothing was recorded"
+        recorded = any(cluster.recorded_s for cluster in report.clusters)
+        return (
+            f"Consumer lag on {report.day}: nothing was {'rolled up' if recorded else 'recorded'}"
+        )
     if not report.incidents:
         return f"Consumer lag on {report.day}: no incident in {plural(len(report.groups), 'group')}"
     return (
