@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lagwatch.history.folder import open_folder
-from lagwatch.jobs.backfill.coverage import NEVER_MS
+from lagwatch.jobs.backfill.coverage import NEVER_MS, GroupCover
 from lagwatch.jobs.backfill.inputs import Gap, find_gaps, log_end_instants, sample_instants
 from lagwatch.jobs.backfill.plan import Ledger, Plans, new_plan
 from lagwatch.jobs.backfill.request import ClusterBackfill
@@ -134,8 +134,46 @@ def test_what_is_not_covered_is_said() -> None:
 
     assert "1 commit of 1 group read" in said
     assert "grant: Allow DESCRIBE on TOPIC secret" in said
-    assert "2 partitions of the offsets topic, up to the end at the latest" in said
-    assert "5 rounds of groups left out" in said
+    assert "2 partitions of the offsets topic lack records up to the end of this time" in said
+    assert "5 samples of groups left out" in said
     assert "the log end of 2 samples is not known" in said
     assert "1 round left out for want of log ends" in said
     assert done.coverage()["offsets_partitions_with_missing_commits"] == {"3": NOON_MS, "4": None}
+
+
+def test_what_is_missing_is_said_without_a_count_of_nothing() -> None:
+    done = ClusterBackfill(
+        cluster="here", gaps=(), rounds=5, complete_from={3: NOON_MS}, counts={"incomplete": 0}
+    )
+
+    (said,) = done.not_covered()
+    assert said == (
+        "1 partition of the offsets topic lacks records up to 2026-11-21T12:00:00Z: compaction "
+        "removed them, or they were marks of transactions. A group has no rows before the instant "
+        "from which all its commits are known to be there"
+    )
+
+
+@pytest.mark.parametrize(
+    ("from_ms", "single", "said"),
+    [
+        (
+            NOON_MS,
+            True,
+            "billing: only its last commit is there, of 13:00; earlier ones are gone",
+        ),
+        (NOON_MS, False, "billing: all commits are there from 12:00 on; earlier ones may be gone"),
+        (NEVER_MS, False, "billing: commits may be gone up to the end of this time"),
+    ],
+)
+def test_what_is_left_of_a_group_is_said_in_a_few_words(from_ms, single, said) -> None:
+    group = GroupCover(
+        group="billing",
+        offsets_partition=3,
+        from_ms=from_ms,
+        last_ms=NOON_MS + HOUR_MS,
+        single=single,
+    )
+
+    times = {NOON_MS: "12:00", NOON_MS + HOUR_MS: "13:00"}
+    assert group.sentence(times.__getitem__) == said

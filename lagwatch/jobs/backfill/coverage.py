@@ -63,14 +63,14 @@ class GroupCover:
         """For people."""
         if self.single:
             return (
-                f"{self.group}: only the last commit is known, of {instant(self.last_ms)}; "
-                "earlier ones are compacted away, if there were any"
+                f"{self.group}: only its last commit is there, of {instant(self.last_ms)}; "
+                "earlier ones are gone"
             )
         if self.from_ms == NEVER_MS:
-            return f"{self.group}: nothing shows from when on its commits are complete"
+            return f"{self.group}: commits may be gone up to the end of this time"
         return (
-            f"{self.group}: from {instant(self.from_ms)}; earlier commits are compacted away, or "
-            "transactions left marks between them"
+            f"{self.group}: all commits are there from {instant(self.from_ms)} on; "
+            "earlier ones may be gone"
         )
 
 

@@ -158,11 +158,15 @@ class ClusterBackfill:
         said = list(self.unseen)
         if self.complete_from:
             last = max(self.complete_from.values())
-            until = "the end" if last == NEVER_MS else _instant(last)
+            until = "the end of this time" if last == NEVER_MS else _instant(last)
+            places = _number(len(self.complete_from), "partition")
+            verb = "lacks" if len(self.complete_from) == 1 else "lack"
+            left_out = self.count("incomplete")
             said.append(
-                f"compaction removed commits of {_number(len(self.complete_from), 'partition')} of "
-                f"the offsets topic, up to {until} at the latest; groups have no rows before "
-                f"({_number(self.count('incomplete'), 'round')} of groups left out)"
+                f"{places} of the offsets topic {verb} records up to {until}: compaction removed "
+                "them, or they were marks of transactions. A group has no rows before the instant "
+                "from which all its commits are known to be there"
+                + (f": {_number(left_out, 'sample')} of groups left out" if left_out else "")
             )
         if self.count("unknown_lag"):
             said.append(
