@@ -63,6 +63,59 @@ def test_running_it_again_changes_nothing(store: Store, tmp_path: Path) -> None:
     assert again.lines() == ["here: nothing to fill, every interval is recorded"]
 
 
+class _Parts:
+    """Keeps how many parts there were."""
+
+    total = 0
+
+    def step(self, what: str) -> None:
+        """Nothing."""
+
+    def move(self, done: int, total: int) -> None:
+        self.total = max(done, total)
+
+
+def _late(folder: Path, *, since_s: int) -> str:
+    """Groups that begin at noon, hours behind; log ends are known since long before."""
+    copied = Copied(folder)
+    for second in range(0, HOUR_S, 20):
+        for place, group in enumerate("abc"):
+            copied.commit(group, second + 200_000 - place * 30_000, second)
+    for number in range(20):  # in each shard one: some have nothing else
+        copied.delete(f"gone-{number}", 600)
+    copied.ends(lambda second: second + 200_005, range(-since_s, HOUR_S + 1, 30))
+    return copied.write()
+
+
+def _without_time(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All but the event of the run and time lags: log ends before a gap are farther apart."""
+    return [
+        {name: value for name, value in row.items() if name != "time_lag_s"}
+        for row in rows
+        if row.get("event") != "recording"
+    ]
+
+
+def test_time_before_the_first_commit_is_not_judged_and_changes_no_row(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    two_days_ms = 48 * HOUR_S * 1000
+    where = _late(tmp_path / "copies", since_s=48 * HOUR_S)
+    parts, short = _Parts(), Store(spark, tmp_path / "short")
+    short.backfill(where, since_ms=NOON_MS - HOUR_S * 1000)
+
+    result = store.backfill(where, since_ms=NOON_MS - two_days_ms, progress=parts)
+
+    assert 0 < parts.total <= 2 * 3  # of each shard the hour of the first commit, and one before
+    assert result.lines()[0].startswith("here: 1 gap, 2 d 1 h, 5,880 rounds")
+    assert len(store.rows(Kind.GROUP_SAMPLES)) == 3 * HOUR_S // 30
+    for kind in (Kind.SAMPLES, Kind.GROUP_SAMPLES, Kind.EVENTS):
+        assert _without_time(store.rows(kind)) == _without_time(short.rows(kind))
+    times = [row["time_lag_s"] for row in store.rows()]
+    assert times == pytest.approx([row["time_lag_s"] for row in short.rows()], rel=1e-4)
+    assert {row["time_lag_reason"] for row in store.rows() if row["group"] == "c"} == {"measured"}
+
+
 def test_only_times_that_nobody_recorded_are_filled(store: Store, tmp_path: Path) -> None:
     where = some_hours(tmp_path / "copies", hours=1).write()
     live = [

@@ -10,7 +10,7 @@ from lagwatch.config import ClusterSettings
 from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind
 from lagwatch.jobs.backfill.replay import ReplaySettings
-from lagwatch.jobs.backfill.request import BackfillRequest, BackfillResult, From
+from lagwatch.jobs.backfill.request import BackfillRequest, BackfillResult, From, ProgressDisplay
 from lagwatch.jobs.backfill.run import run_backfill
 from lagwatch.jobs.fence import Fence
 from lagwatch.jobs.run import JobRun
@@ -42,6 +42,7 @@ class Store:
         where: str,
         *,
         fence: Fence | None = None,
+        progress: ProgressDisplay | None = None,
         **changes: Any,  # noqa: ANN401
     ) -> BackfillResult:
         request = BackfillRequest(
@@ -58,7 +59,12 @@ class Store:
         self.run = self._new_run()
         self.run.fence = fence
         return run_backfill(
-            self.spark, self.ref, replace(request, **changes), self.run, now_ms=NOON_MS
+            self.spark,
+            self.ref,
+            replace(request, **changes),
+            self.run,
+            now_ms=NOON_MS,
+            progress=progress,
         )
 
     def rows(self, kind: Kind = Kind.SAMPLES) -> list[dict[str, Any]]:

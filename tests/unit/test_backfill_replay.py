@@ -14,6 +14,7 @@ from lagwatch.core.record import Kind, Records, Text, concat
 from lagwatch.history.grid import expand
 from lagwatch.history.recorder import Recorder, RecorderSettings
 from lagwatch.history.spool import Spool
+from lagwatch.jobs.backfill.inputs import Gap, judged_instants, sample_instants
 from lagwatch.jobs.backfill.recording import Part
 from lagwatch.jobs.backfill.replay import Replay, ReplaySettings, replay
 from lagwatch.jobs.backfill.rows import CommitRows, GoneRows, LogEndRows
@@ -422,6 +423,24 @@ def test_commits_older_than_the_expiry_are_not_fed_to_windows() -> None:
     )
 
     assert {row["group"] for row in rows(hours, Kind.GROUP_SAMPLES)} == {"new"}
+
+
+def test_rounds_before_the_first_commit_can_be_left_out_without_a_trace() -> None:
+    first_s, until_s = 6 * 3600 + 905, 8 * 3600
+    gaps = (Gap(from_ms=NOON_MS, to_ms=NOON_MS + until_s * 1000),)
+    seen = commits(
+        *(("a", "orders", 0, second, 2 * second - 9000) for second in range(first_s, until_s, 41))
+    )
+    ends = every(until_s, lambda second: 100 + 2 * second)
+
+    def rows_of(sample_ms: np.ndarray) -> list[list[dict[str, Any]]]:
+        parts = replay("here", replay_settings(), sample_ms=sample_ms, commits=seen, log_ends=ends)
+        return [rows(parts, kind) for kind in (Kind.SAMPLES, Kind.GROUP_SAMPLES, Kind.EVENTS)]
+
+    fewer = judged_instants(gaps, 30_000, begin_ms=int(seen.at_ms[0]))
+
+    assert fewer.size == 3 * 120
+    assert rows_of(fewer) == rows_of(sample_instants(gaps, 30_000))
 
 
 def test_rows_come_hour_by_hour() -> None:

@@ -37,6 +37,8 @@ class Read:
     """The oldest commit."""
     topics: frozenset[tuple[int, str]]
     """Shard and topic, of all topics that its groups committed to."""
+    begins: Mapping[int, int]
+    """Shard → its oldest commit."""
     complete_from: Mapping[int, int]
     """Partition of the offsets topic → instant from which it has every commit.
 
@@ -103,6 +105,9 @@ def look_at(offsets: DataFrame, shards: int) -> Read:
     """Count the rows and find from when on they are complete; reads `offsets` several times."""
     counted = offsets.transform(summaries).collect()
     named = offsets.transform(names(shards)).toArrow().to_pydict()
+    begins: dict[int, int] = {}
+    for shard, at_ms in zip(named["shard"], named["first_ms"], strict=True):
+        begins[shard] = min(at_ms, begins.get(shard, at_ms))
     firsts = [row["first_ms"] for row in counted if row["first_ms"] is not None]
     holes = {row["offsets_partition"]: row["hole"] for row in counted if row["hole"] is not None}
     complete = complete_from(offsets, holes) if holes else {}
@@ -112,6 +117,7 @@ def look_at(offsets: DataFrame, shards: int) -> Read:
         groups=len(set(named["group"])),
         first_ms=min(firsts, default=None),
         topics=frozenset(zip(named["shard"], named["topic"], strict=True)),
+        begins=begins,
         complete_from=complete,
         partly=_partly(offsets, complete) if complete else (),
     )
@@ -161,13 +167,14 @@ def summaries(offsets: DataFrame) -> DataFrame:
 
 
 def names(shards: int) -> Callable[[DataFrame], DataFrame]:
-    """Groups with their shard and the topics that they committed to."""
+    """Groups with their shard and the topics that they committed to, each since when."""
 
     def transform(offsets: DataFrame) -> DataFrame:
         return (
             offsets.where(F.col("topic").isNotNull())
-            .select(shard_of(F.col("group"), shards).alias("shard"), "group", "topic")
-            .distinct()
+            .groupBy("group", "topic")
+            .agg(F.min(F.coalesce("commit_ms", F.lit(0))).alias("first_ms"))
+            .select(shard_of(F.col("group"), shards).alias("shard"), "group", "topic", "first_ms")
         )
 
     return transform

@@ -19,7 +19,7 @@ from lagwatch.core.record import SCHEMA_VERSION, EventName, Kind, Source, from_r
 from lagwatch.errors import HistoryError, JobError
 from lagwatch.history.layout import HOUR_MS
 from lagwatch.jobs.backfill.coverage import Read, look_at, within
-from lagwatch.jobs.backfill.inputs import Input, log_end_instants, sample_instants
+from lagwatch.jobs.backfill.inputs import Input, judged_instants, log_end_instants, sample_instants
 from lagwatch.jobs.backfill.plan import BackfillPlan, Plans, basis_of, new_plan
 from lagwatch.jobs.backfill.recorded import gaps_of
 from lagwatch.jobs.backfill.request import BackfillRequest, ClusterBackfill, ProgressDisplay
@@ -164,6 +164,7 @@ class Filling:
             plan=plan,
             settings=settings,
             complete_from=dict(read.complete_from),
+            begins=dict(read.begins),
             ref=self._ref,
             fence=self._run.fence,
         )
@@ -178,8 +179,11 @@ class Filling:
 
     def _parts(self, plan: BackfillPlan, read: Read) -> int:
         """How many parts there will be: one for each hour and shard, unless they are very large."""
-        hours = np.unique(sample_instants(plan.gaps, self._request.replay.interval_ms) // HOUR_MS)
-        return hours.size * len({shard for shard, _ in read.topics})
+        step_ms = self._request.replay.interval_ms
+        return sum(
+            np.unique(judged_instants(plan.gaps, step_ms, begin_ms=begin_ms) // HOUR_MS).size
+            for begin_ms in read.begins.values()
+        )
 
     def _quarantine(self, plan: BackfillPlan, past: Input, malformed: int) -> None:
         """Name the records that could not be decoded; keep them with their bytes."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 
 from lagwatch.config import ClusterSettings
+from lagwatch.history.layout import HOUR_MS
 from lagwatch.jobs.sources import log_ends as log_ends_source
 from lagwatch.jobs.sources import offsets as offsets_source
 from lagwatch.jobs.sources.options import cluster_options
@@ -171,6 +172,16 @@ def sample_instants(gaps: Sequence[Gap], step_ms: int) -> Int64:
     """The instants of the samples: multiples of the interval, rising."""
     parts = [np.arange(_ceil(gap.from_ms, step_ms), gap.to_ms, step_ms) for gap in gaps]
     return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
+
+
+def judged_instants(gaps: Sequence[Gap], step_ms: int, *, begin_ms: int) -> Int64:
+    """The instants of the samples that can have rows: `begin_ms` is the oldest commit.
+
+    From the hour before that commit's hour on: the first round with commits is compared with the
+    rounds before it. Hours are whole, because parts are hours and are known by their first round.
+    """
+    at_ms = sample_instants(gaps, step_ms)
+    return at_ms[at_ms >= begin_ms // HOUR_MS * HOUR_MS - HOUR_MS]
 
 
 def log_end_instants(gaps: Sequence[Gap], step_ms: int, *, history_ms: int) -> Int64:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from lagwatch.core.record import Kind
-from lagwatch.jobs.backfill.inputs import sample_instants
+from lagwatch.jobs.backfill.inputs import judged_instants
 from lagwatch.jobs.backfill.plan import BackfillPlan, Ledger
 from lagwatch.jobs.backfill.recording import Part
 from lagwatch.jobs.backfill.replay import Replay, ReplaySettings
@@ -45,6 +45,8 @@ class ShardWork:
     plan: BackfillPlan
     settings: ReplaySettings
     complete_from: Mapping[int, int]
+    begins: Mapping[int, int]
+    """Shard → its oldest commit."""
     ref: StoreRef
     fence: Fence | None = None
 
@@ -72,10 +74,12 @@ class ShardWork:
     def _replay(
         self, batches: Iterator[pa.RecordBatch], ledger: Ledger, store: HistoryStore
     ) -> Counter[str]:
+        # of a shard that only has deletions of groups nothing is judged
+        begin_ms = self.begins.get(ledger.shard, self.plan.to_ms)
         run = Replay(
             self.plan.cluster,
             self.settings,
-            sample_ms=sample_instants(self.plan.gaps, self.settings.interval_ms),
+            sample_ms=judged_instants(self.plan.gaps, self.settings.interval_ms, begin_ms=begin_ms),
             complete_from=self.complete_from,
         )
         counts: Counter[str] = Counter()
