@@ -97,7 +97,7 @@ class ParquetSlots:
         for footer in self.footers(slot):
             groups = footer.wanted_groups(wanted, None, None)
             with suppress(FileNotFoundError):  # compacted meanwhile
-                rows = self._rows(footer, slot, groups, ("group",))
+                rows = self.rows_of(footer, slot, groups, ("group",))
                 if rows is not None:
                     yield from rows_by_group(rows)
 
@@ -196,7 +196,7 @@ class ParquetSlots:
         with_source = list(dict.fromkeys([*columns, "source"]))
         parts = []
         for footer, groups in chosen:
-            found = self._rows(footer, slot, groups, with_source)
+            found = self.rows_of(footer, slot, groups, with_source)
             if found is None:
                 continue
             rows = of_groups(matching(found, wanted), low, high)
@@ -209,7 +209,7 @@ class ParquetSlots:
             rows, _ = sort_unique(rows)
         return rows
 
-    def _rows(
+    def rows_of(
         self, footer: Footer, slot: Slot, groups: Sequence[int], columns: Sequence[str]
     ) -> Records | None:
         """Columns of row groups; None, with a log line, when the file is torn.
