@@ -125,6 +125,19 @@ def test_a_torn_file_is_named_by_verify_and_passed_over_by_readers(
     assert len(held(again, from_ms=NOON_MS + 1)) == 1
 
 
+def test_the_whole_hour_of_a_file_that_cannot_be_read_is_damaged(
+    store: ParquetStore, folder: Path
+) -> None:
+    store.write([samples([sample(at_ms=NOON_MS + 600_000)])], batch="b1")
+    (folder / FILE).write_bytes(b"rubbish")
+    held(store)
+
+    found = {cluster: list(store.damaged(Kind.SAMPLES, cluster)) for cluster in ("here", "there")}
+
+    assert found == {"here": [(NOON_MS, NOON_MS + 3_600_000)], "there": []}
+    assert list(store.damaged(Kind.EVENTS, "here")) == []
+
+
 def test_a_file_with_a_torn_page_is_left_alone_by_compaction_and_the_others_are_merged(
     store: ParquetStore, folder: Path
 ) -> None:
