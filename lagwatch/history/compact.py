@@ -130,8 +130,7 @@ def _merge(store: ParquetSlots, slot: Slot, footers: Sequence[Footer]) -> Compac
     ordered = [footer for footer, _ in found]
     unique, _ = sort_unique(concat([rows for _, rows in found]))
     names = [footer.file.name for footer in ordered]
-    inherited = frozenset[str]().union(*(footer.replaces for footer in ordered))
-    store.publish(slot, unique, batch=_batch(names), replaces=[*names, *inherited])
+    store.publish(slot, unique, batch=_batch(names), replaces=ordered)
     for footer in ordered:
         store.folder.delete(footer.file.path)
     return Compacted(merged=len(ordered), written=1, rows=unique.size)
