@@ -11,7 +11,7 @@ from typing import Final
 
 from lagwatch.core.record import Kind, concat, schema
 from lagwatch.history.layout import Slot, is_data
-from lagwatch.history.parquet_file import Footer, read_rows
+from lagwatch.history.parquet_file import Footer
 from lagwatch.history.parquet_slots import ParquetSlots
 from lagwatch.history.rows import sort_unique
 from lagwatch.ports.history import Compacted, Progress
@@ -120,16 +120,17 @@ def _merge(store: ParquetSlots, slot: Slot, footers: Sequence[Footer]) -> Compac
     columns = tuple(schema(slot.kind))
     # of doubled records the one stays that was written first
     ordered = sorted(footers, key=lambda footer: footer.file.path)
-    rows = concat(
-        [
-            read_rows(store.folder, footer, slot, range(len(footer.groups)), columns)
-            for footer in ordered
-        ]
-    )
-    unique, _ = sort_unique(rows)
+    found = [
+        (footer, rows)
+        for footer in ordered
+        if (rows := store.rows_of(footer, slot, range(len(footer.groups)), columns)) is not None
+    ]
+    if len(found) < 2:  # noqa: PLR2004 a file alone stays as it is
+        return _NOTHING
+    ordered = [footer for footer, _ in found]
+    unique, _ = sort_unique(concat([rows for _, rows in found]))
     names = [footer.file.name for footer in ordered]
-    inherited = frozenset[str]().union(*(footer.replaces for footer in ordered))
-    store.publish(slot, unique, batch=_batch(names), replaces=[*names, *inherited])
+    store.publish(slot, unique, batch=_batch(names), replaces=ordered)
     for footer in ordered:
         store.folder.delete(footer.file.path)
     return Compacted(merged=len(ordered), written=1, rows=unique.size)

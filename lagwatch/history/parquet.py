@@ -15,6 +15,7 @@ from lagwatch.history.layout import (
     cluster_path,
     day_of,
     day_start_ms,
+    slot_of,
 )
 from lagwatch.history.parquet_slots import ParquetSlots
 from lagwatch.history.top import last_of_each, ranked
@@ -44,6 +45,15 @@ class ParquetStore(ParquetSlots):
     @property
     def set_aside(self) -> Sequence[str]:
         return sorted(self.passed_over.values())
+
+    def damaged(self, kind: Kind, cluster: str) -> Sequence[tuple[int, int]]:
+        # the rows of a file that cannot be read may be anywhere in its slot
+        found = {slot for file in self.passed_over if (slot := slot_of(file)) is not None}
+        return sorted(
+            (slot.from_ms, slot.to_ms)
+            for slot in found
+            if slot.kind is kind and slot.cluster == cluster
+        )
 
     def write(self, records: Sequence[Records], *, batch: str) -> None:
         for part in records:

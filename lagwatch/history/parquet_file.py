@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,12 +24,16 @@ _KIND: Final = b"lagwatch.kind"
 _VERSION: Final = b"lagwatch.schema_version"
 _CLUSTER: Final = b"lagwatch.cluster"
 _REPLACES: Final = b"lagwatch.replaces"
+_REPLACED_MS: Final = b"lagwatch.replaced_ms"
 
 _ENCODING: Final = {
     ColumnType.INT64: "DELTA_BINARY_PACKED",
     ColumnType.INSTANT: "DELTA_BINARY_PACKED",
     ColumnType.BINARY: "DELTA_LENGTH_BYTE_ARRAY",
 }
+
+Between = tuple[int, int] | None
+_NONE: Final[Mapping[str, Between]] = MappingProxyType({})
 
 Bounds = tuple[Any, Any] | None
 """Least and greatest value; None when not known."""
@@ -74,6 +79,11 @@ class Footer:
     columns: frozenset[str]
     replaces: frozenset[str]
     """Names of files in the same folder whose rows are all in this one."""
+    replaced_ms: Mapping[str, Between]
+    """First and last instant of each of these; a merge by an earlier release does not say.
+
+    None: it was merged itself, and the files it was merged from are here as well.
+    """
     ours: bool
     """Written by this store: sorted, each record once."""
     first_ms: int | None
@@ -126,8 +136,17 @@ def _may_hold(group: RowGroup, wanted: HistoryRange, *, low: str | None, high: s
     )
 
 
-def encode(slot: Slot, records: Records, *, replaces: Iterable[str] = ()) -> Any:  # noqa: ANN401
-    """A whole file as a buffer; `records` are sorted by key, all of the slot's cluster."""
+def encode(
+    slot: Slot,
+    records: Records,
+    *,
+    replaces: Iterable[str] = (),
+    replaced_ms: Mapping[str, Between] = _NONE,
+) -> Any:  # noqa: ANN401
+    """A whole file as a buffer; `records` are sorted by key, all of the slot's cluster.
+
+    The rest as in `Footer`.
+    """
     columns = {name: records.columns[name] for name in records.columns if name != "cluster"}
     table = to_table(Records(kind=records.kind, columns=columns))
     table = table.replace_schema_metadata(None)
@@ -155,6 +174,7 @@ def encode(slot: Slot, records: Records, *, replaces: Iterable[str] = ()) -> Any
                 _VERSION: str(SCHEMA_VERSION),
                 _CLUSTER: slot.cluster,
                 _REPLACES: json.dumps(sorted(replaces)),
+                _REPLACED_MS: json.dumps(dict(replaced_ms), sort_keys=True),
             }
         )
     return sink.getvalue()
@@ -182,6 +202,10 @@ def read_footer(folder: Folder, file: StoredFile, kind: Kind) -> Footer:
         groups=groups,
         columns=frozenset(metadata.schema.names),
         replaces=frozenset(json.loads(said.get(_REPLACES, b"[]"))),
+        replaced_ms={
+            name: None if between is None else (between[0], between[1])
+            for name, between in json.loads(said.get(_REPLACED_MS, b"{}")).items()
+        },
         ours=_KIND in said,
         first_ms=min((bounds[0] for bounds in known), default=None),
         last_ms=max((bounds[1] for bounds in known), default=None),

@@ -21,6 +21,7 @@ from lagwatch.history.layout import (
     slot_of,
 )
 from lagwatch.history.parquet_file import (
+    Between,
     Footer,
     ForeignFileError,
     encode,
@@ -69,11 +70,19 @@ class ParquetSlots:
             return dict(self._passed_over)
 
     def publish(
-        self, slot: Slot, rows: Records, *, batch: str, replaces: Sequence[str] = ()
+        self, slot: Slot, rows: Records, *, batch: str, replaces: Sequence[Footer] = ()
     ) -> StoredFile:
-        """Put rows of one slot into one file, in the place of any file of the same batch."""
+        """Put rows of one slot into one file, in the place of any file of the same batch.
+
+        `replaces`: files whose rows are all among these.
+        """
         unique, _ = sort_unique(rows)
-        data = encode(slot, unique, replaces=replaces)
+        names = frozenset[str]().union(*({each.file.name, *each.replaces} for each in replaces))
+        times: dict[str, Between] = {}
+        for each in replaces:
+            merged = bool(each.replaces) and each.replaces <= each.replaced_ms.keys()
+            times |= {**each.replaced_ms, each.file.name: None if merged else each.between_ms}
+        data = encode(slot, unique, replaces=names, replaced_ms=times)
         path = slot.file(batch)
         self.folder.publish(path, data, allowed=self._allowed)
         return StoredFile(path=path, size_bytes=data.size, version=0)
@@ -97,7 +106,7 @@ class ParquetSlots:
         for footer in self.footers(slot):
             groups = footer.wanted_groups(wanted, None, None)
             with suppress(FileNotFoundError):  # compacted meanwhile
-                rows = self._rows(footer, slot, groups, ("group",))
+                rows = self.rows_of(footer, slot, groups, ("group",))
                 if rows is not None:
                     yield from rows_by_group(rows)
 
@@ -196,7 +205,7 @@ class ParquetSlots:
         with_source = list(dict.fromkeys([*columns, "source"]))
         parts = []
         for footer, groups in chosen:
-            found = self._rows(footer, slot, groups, with_source)
+            found = self.rows_of(footer, slot, groups, with_source)
             if found is None:
                 continue
             rows = of_groups(matching(found, wanted), low, high)
@@ -209,7 +218,7 @@ class ParquetSlots:
             rows, _ = sort_unique(rows)
         return rows
 
-    def _rows(
+    def rows_of(
         self, footer: Footer, slot: Slot, groups: Sequence[int], columns: Sequence[str]
     ) -> Records | None:
         """Columns of row groups; None, with a log line, when the file is torn.

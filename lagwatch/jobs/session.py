@@ -4,7 +4,6 @@ import os
 import re
 import socket
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ from lagwatch.jobs.java import java_home
 from lagwatch.jobs.jvm import guarded_jvm, running_jvm
 from lagwatch.jobs.lock import Held
 from lagwatch.jobs.package import SUBMITTED, write_package
+from lagwatch.jobs.temp_folder import temp_folder
 
 _ALWAYS: Final[Mapping[str, str]] = {
     # instants are epoch milliseconds; whatever Spark itself makes of time is UTC
@@ -75,11 +75,11 @@ def spark_session(
         JobError: Spark could not be started or reached, or a task failed; the text says why.
     """
     running = SparkSession.getActiveSession()
-    with translated(), tempfile.TemporaryDirectory(prefix="lagwatch-jobs-") as folder:
+    with translated(), temp_folder() as folder:
         if running is not None:
             yield running
             return
-        spark = start(settings, name=name, folder=Path(folder), lock=lock)
+        spark = start(settings, name=name, folder=folder, lock=lock)
         try:
             yield spark
         finally:

@@ -187,6 +187,10 @@ class HistoryStore(Protocol):
         """Parts of the store that could not be used so far, one sentence each, sorted."""
         ...
 
+    def damaged(self, kind: Kind, cluster: str) -> Sequence[tuple[int, int]]:
+        """Times of which some rows could not be read so far: begin, and end (not included)."""
+        ...
+
     def write(self, records: Sequence[Records], *, batch: str) -> None:
         """Make these rows durable before returning.
 

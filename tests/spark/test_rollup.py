@@ -341,6 +341,51 @@ def test_files_that_cannot_be_used_are_set_aside_and_named(
     assert first_hour
 
 
+@pytest.mark.parametrize("damage", ["cut", "flip"])
+def test_buckets_keep_their_roll_up_when_their_samples_cannot_be_read_any_more(
+    spark: SparkSession, tmp_path: Path, damage: str
+) -> None:
+    record(tmp_path, recording(18, rounds=60))
+    run(spark, ref(tmp_path))
+    before = stored(tmp_path)
+    (file,) = tmp_path.glob("samples/**/*.parquet")
+    data = file.read_bytes()
+    # one without its footer, and one whose footer is whole
+    broken = {"cut": data[:3000], "flip": data[:40] + bytes(40) + data[80:]}
+    file.write_bytes(broken[damage])
+    record(tmp_path, recording(19, rounds=20, start_ms=NOON_MS + 1_800_000), batch="later")
+
+    result = run(spark, ref(tmp_path), from_ms=NOON_MS, to_ms=NOON_MS + HOUR_MS)
+
+    five = stored(tmp_path)[Kind.ROLLUP_5M]
+    new_ms = NOON_MS + 1_800_000
+    assert [row for row in five if row["bucket_ms"] < new_ms] == before[Kind.ROLLUP_5M]
+    assert {row["bucket_ms"] for row in five if row["bucket_ms"] >= new_ms} == {
+        new_ms,
+        new_ms + 300_000,
+    }
+    assert any(
+        f"{len(before[Kind.ROLLUP_5M])} rows made earlier stay" in line and "12:00" in line
+        for line in result.lines()
+    )
+    assert ParquetStore(str(tmp_path)).verify().duplicates == 0
+
+
+def test_what_was_recorded_since_counts_though_a_file_of_its_time_cannot_be_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    whole = recording(20, rounds=20)
+    record(tmp_path, whole.part(0, 2))
+    run(spark, ref(tmp_path))
+    (file,) = tmp_path.glob("samples/**/*.parquet")
+    file.with_name("part-rubbish.parquet").write_bytes(b"rubbish")
+    record(tmp_path, whole.part(1, 2), batch="late")
+
+    run(spark, ref(tmp_path))
+
+    assert_same(stored(tmp_path), computed(whole))
+
+
 @pytest.mark.parametrize("names", [(), ("nobody",)])
 def test_nothing_recorded_gives_an_empty_result(
     spark: SparkSession, tmp_path: Path, names: tuple[str, ...]

@@ -133,6 +133,7 @@ class _Moving:
         self._end = [1000] * partitions
         self._committed = [900] * partitions
         self._commit_ms = [NOON_MS - 60_000] * partitions
+        self._later_ms = 600
 
     def row(self, partition: int, *, at_ms: int, **names: Any) -> dict[str, Any]:  # noqa: ANN401
         rng = self._rng
@@ -141,7 +142,9 @@ class _Moving:
             self._committed[partition] = min(
                 self._end[partition], self._committed[partition] + int(rng.integers(-50, 600))
             )
-            self._commit_ms[partition] = at_ms - 400
+            self._commit_ms[partition] = at_ms + self._later_ms - int(rng.integers(0, 40_000))
+        if rng.random() < 0.03:
+            self._later_ms = int(rng.integers(-2000, 29_000))  # lagwatch was started anew
         known = rng.random() > 0.1
         lag = self._end[partition] - self._committed[partition]
         return sample(
@@ -152,6 +155,7 @@ class _Moving:
             committed_offset=self._committed[partition],
             commit_ms=self._commit_ms[partition],
             log_end_offset=self._end[partition] if known else None,
+            log_end_ms=at_ms + self._later_ms if known else None,
             lag=lag if known else None,
             time_lag_s=lag / 1000 if known else None,
             status="UNKNOWN" if not known else "WARN" if lag > 400 else "OK",
@@ -160,7 +164,7 @@ class _Moving:
 
 
 def _same(row: dict[str, Any], last: dict[str, Any] | None) -> bool:
-    moment = {"at_ms", "observed_ms"}
+    moment = {"at_ms", "observed_ms", "log_end_ms", "time_lag_at_ms"}
     return last is not None and all(
         value == last[name] for name, value in row.items() if name not in moment
     )

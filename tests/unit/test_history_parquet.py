@@ -125,6 +125,36 @@ def test_a_torn_file_is_named_by_verify_and_passed_over_by_readers(
     assert len(held(again, from_ms=NOON_MS + 1)) == 1
 
 
+def test_the_whole_hour_of_a_file_that_cannot_be_read_is_damaged(
+    store: ParquetStore, folder: Path
+) -> None:
+    store.write([samples([sample(at_ms=NOON_MS + 600_000)])], batch="b1")
+    (folder / FILE).write_bytes(b"rubbish")
+    held(store)
+
+    found = {cluster: list(store.damaged(Kind.SAMPLES, cluster)) for cluster in ("here", "there")}
+
+    assert found == {"here": [(NOON_MS, NOON_MS + 3_600_000)], "there": []}
+    assert list(store.damaged(Kind.EVENTS, "here")) == []
+
+
+def test_a_file_with_a_torn_page_is_left_alone_by_compaction_and_the_others_are_merged(
+    store: ParquetStore, folder: Path
+) -> None:
+    for number in range(3):
+        store.write([samples([sample(at_ms=NOON_MS + number)])], batch=f"b{number + 1}")
+    data = (folder / FILE).read_bytes()
+    (folder / FILE).write_bytes(data[:40] + bytes(40) + data[80:])  # its footer is whole
+    again = ParquetStore(str(folder))
+
+    done = again.compact()
+
+    assert (done.merged, done.written, done.rows) == (2, 1, 2)
+    assert len(list(folder.rglob("*.parquet"))) == 2
+    assert [row["at_ms"] for row in held(again)] == [NOON_MS + 1, NOON_MS + 2]
+    assert "part-b1" in again.set_aside[0]
+
+
 def test_a_foreign_file_is_named_and_passed_over(store: ParquetStore, folder: Path) -> None:
     store.write([samples([sample()])], batch="b1")
     pq.write_table(pa.table({"x": [1]}), (folder / FILE).with_name("other.parquet"))

@@ -36,34 +36,57 @@ def whole(*samples: dict[str, Any]) -> Recording:
     )
 
 
-def at(round_number: int, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
-    return sample(at_ms=NOON_MS + round_number * INTERVAL_MS, **changes)
+def at(round_number: int, *, later_ms: int = 600, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
+    """A sample of a round, read `later_ms` after the round began, right after a commit."""
+    at_ms = NOON_MS + round_number * INTERVAL_MS
+    read_ms = at_ms + later_ms
+    return sample(**{"at_ms": at_ms, "commit_ms": read_ms, "log_end_ms": read_ms} | changes)
 
 
-@settings(max_examples=25, deadline=None)
+def per_second(rate: int, at_ms: int) -> int:
+    """The offset at an instant of what moves on evenly; exact at tenths of seconds."""
+    return 5000 + rate * (at_ms - NOON_MS + INTERVAL_MS) // 1000
+
+
+@settings(max_examples=50, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     unknown=st.floats(0, 0.9),
     missing=st.floats(0, 0.9),
-    rates=st.lists(st.integers(0, 50), min_size=1, max_size=4),
+    restarts=st.floats(0, 0.5),
+    rates=st.lists(st.integers(0, 5).map(lambda tens: 10 * tens), min_size=1, max_size=4),
 )
-def test_rates_do_not_depend_on_how_much_was_seen(seed, unknown, missing, rates) -> None:
+def test_rates_do_not_depend_on_how_much_was_seen_and_when(
+    seed, unknown, missing, restarts, rates
+) -> None:
     rng = np.random.default_rng(seed)
-    rounds = [number for number in range(60) if rng.random() >= missing]
-    found = rolled(
-        whole(
-            *(
+    rows, read_s, committed_ms = [], 0.0, [0] * len(rates)
+    for number in range(60):
+        if rng.random() < restarts:
+            read_s = int(rng.integers(-20, 290)) / 10
+        if rng.random() < missing:
+            continue
+        for partition, per_s in enumerate(rates):
+            read_ms = NOON_MS + number * INTERVAL_MS + round(read_s * 1000)
+            # without a log end, the sample does not say when it was read
+            known = rng.random() >= unknown
+            base_ms = read_ms if known else read_ms - round(read_s * 1000)
+            commit_ms = base_ms - 100 * int(rng.integers(0, 100))
+            # of two commits the later one is seen later
+            commit_ms = committed_ms[partition] = max(commit_ms, committed_ms[partition])
+            rows.append(
                 at(
                     number,
                     partition=partition,
-                    log_end_offset=None if rng.random() < unknown else 5000 + 30 * number * per_s,
-                    committed_offset=None if rng.random() < unknown else 30 * number * per_s,
+                    log_end_offset=per_second(per_s, read_ms) if known else None,
+                    log_end_ms=read_ms if known else None,
+                    committed_offset=None
+                    if rng.random() < unknown
+                    else per_second(per_s, commit_ms),
+                    commit_ms=commit_ms,
                 )
-                for number in rounds
-                for partition, per_s in enumerate(rates)
             )
-        )
-    )
+    found = rolled(whole(*rows))
 
     for row in (*found.rows(), *merge(found, Kind.ROLLUP_1H).rows()):
         for what in WHAT:
@@ -75,10 +98,34 @@ def test_rates_do_not_depend_on_how_much_was_seen(seed, unknown, missing, rates)
             if count is None:
                 continue
             if row["level"] == "partition":
-                assert count == rates[row["partition"]] * measured_s
+                assert count == pytest.approx(rates[row["partition"]] * measured_s, abs=1e-6)
                 assert per_s == pytest.approx(rates[row["partition"]])
             else:
                 assert per_s <= sum(rates) * 1.0001  # of the partitions that are known
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32), rounds=st.integers(2, 60))
+def test_times_of_buckets_add_up_to_the_time_from_the_first_reading_to_the_last(
+    seed, rounds
+) -> None:
+    rng = np.random.default_rng(seed)
+    later = [int(ms) for ms in rng.integers(0, 14_000, rounds)]
+    found = rolled(
+        whole(
+            *(
+                at(number, later_ms=ms, log_end_offset=number, committed_offset=number)
+                for number, ms in enumerate(later)
+            )
+        )
+    )
+
+    rows = rows_of(found, "partition")
+    for what in WHAT:
+        total_s = sum(row[f"{what}_s"] or 0 for row in rows)
+        expected_ms = (rounds - 1) * INTERVAL_MS + later[-1] - later[0]
+        assert total_s == pytest.approx(expected_ms / 1000)
+        assert sum(row[what] or 0 for row in rows) == rounds - 1
 
 
 @settings(max_examples=25, deadline=None)
@@ -94,17 +141,30 @@ def test_duckdb_finds_the_same_rates_where_rounds_are_missing_and_log_ends_unkno
     with duckdb.connect() as connection:
         connection.register("samples", samples)
         theirs = connection.sql(f"""
-            with steps as (
-              select "group", topic, "partition", at_ms,
-                at_ms - lag(at_ms) over series as length_ms,
-                log_end_offset - lag(log_end_offset) over series as produced,
-                committed_offset - lag(committed_offset) over series as consumed
-              from samples
-              window series as (partition by "group", topic, "partition" order by at_ms)),
-            sides as (unpivot steps on produced, consumed into name what value step)
+            with seen as (
+              select *, if(abs(log_end_ms - at_ms) <= {INTERVAL_MS}, log_end_ms, at_ms) as read_ms
+              from samples),
+            sides as (
+              select "group", topic, "partition", at_ms, 'produced' as what,
+                log_end_offset as value, read_ms as instant_ms from seen
+              union all
+              select "group", topic, "partition", at_ms, 'consumed', committed_offset,
+                if(abs(commit_ms - read_ms) < {INTERVAL_MS}, commit_ms, read_ms) from seen),
+            ordered as (
+              select *, max(instant_ms) over (series rows unbounded preceding) as so_far_ms
+              from sides
+              window series as (partition by "group", topic, "partition", what order by at_ms)),
+            steps as (
+              select *, at_ms - lag(at_ms) over series as apart_ms, value - lag(value) over series
+                as step, so_far_ms - lag(so_far_ms) over series as length_ms
+              from ordered
+              window series as (partition by "group", topic, "partition", what order by at_ms))
             select "group", topic, "partition", at_ms // {FIVE_MS} * {FIVE_MS} as bucket_ms, what,
-              sum(step)::bigint as count, sum(length_ms)::bigint as measured_ms
-            from sides where step >= 0 and length_ms <= {INTERVAL_MS * 1.5} group by all
+              sum(step)::bigint as count,
+              sum(greatest(length_ms, if(step > 0, 1, 0)))::bigint as measured_ms
+            from steps
+            where step >= 0 and apart_ms <= {INTERVAL_MS * 1.5} and (step > 0 or length_ms > 0)
+            group by all
         """).fetchall()  # noqa: S608 our own words
 
     expected = {tuple(row[:5]): (row[5], row[6]) for row in theirs}
@@ -132,6 +192,68 @@ def test_duckdb_finds_the_same_rates_where_rounds_are_missing_and_log_ends_unkno
                 # the time is stored in milliseconds, and there may be few of them
                 near = 1e-4 + 1 / (1000 * row[f"{what}_s"])
                 assert row[f"{what}_per_s"] == pytest.approx(sum(parts), rel=near)
+
+
+def test_a_start_late_in_an_interval_changes_no_rate() -> None:
+    def seen(number: int, later_ms: int) -> dict[str, Any]:
+        read_ms = NOON_MS + number * INTERVAL_MS + later_ms
+        ends = {"log_end_offset": per_second(40, read_ms)}
+        return at(
+            number,
+            later_ms=later_ms,
+            committed_offset=per_second(40, read_ms - 2000),
+            commit_ms=read_ms - 2000,
+            **ends,
+        )
+
+    samples = [
+        *(seen(number, 600) for number in range(8)),
+        seen(10, 8000),  # lagwatch was started anew at 12:05:08
+        *(seen(number, 600) for number in range(11, 20)),
+    ]
+
+    rows = rows_of(rolled(whole(*samples)), "partition")
+
+    assert [row["produced_per_s"] for row in rows] == [40, 40]
+    assert [row["consumed_per_s"] for row in rows] == [40, 40]
+    assert rows[1]["produced_s"] == pytest.approx(9 * 30 - 7.4)
+
+
+def test_a_group_that_commits_nothing_consumed_nothing_in_all_that_time() -> None:
+    found = whole(*(at(number, commit_ms=NOON_MS, later_ms=0) for number in range(20)))
+
+    first, second = rows_of(rolled(found), "partition")
+
+    assert [first[f"consumed{of}"] for of in ("", "_s", "_per_s")] == [0, 270, 0]
+    assert [second[f"consumed{of}"] for of in ("", "_s", "_per_s")] == [0, 300, 0]
+
+
+def test_rounds_that_were_left_out_were_read_as_late_in_their_interval_as_the_one_before() -> None:
+    rounds = range(0, 30, 10)
+    samples = [
+        at(number, later_ms=20_000, log_end_offset=number, commit_ms=NOON_MS) for number in rounds
+    ]
+    groups = [
+        group_sample(
+            at_ms=NOON_MS + number * INTERVAL_MS,
+            unchanged=int(number not in rounds),
+            previous_ms=NOON_MS + (number - 1) * INTERVAL_MS if number else None,
+        )
+        for number in range(30)
+    ]
+
+    rows = rows_of(rolled(Recording(samples=samples, groups=groups, events=[])), "partition")
+
+    assert [row["produced_s"] for row in rows] == [270, 300, 300]
+
+
+def test_samples_that_do_not_say_when_they_were_read_were_so_when_their_round_began() -> None:
+    ends = [None, NOON_MS - 3_600_000, NOON_MS + 60_000]  # unknown, and not asked again since
+    found = whole(*(at(number, log_end_ms=end_ms) for number, end_ms in enumerate(ends)))
+
+    (row,) = rows_of(rolled(found), "partition")
+
+    assert row["produced_s"] == 60
 
 
 def test_rounds_in_which_the_log_end_is_unknown_are_no_time_in_which_nothing_was_produced() -> None:

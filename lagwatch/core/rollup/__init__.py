@@ -1,6 +1,7 @@
 """Roll-ups: samples into buckets, buckets into longer ones, quantiles that can be merged."""
 
 from lagwatch.core.rollup.build import EVENT_COLUMNS, ROUND_COLUMNS, SAMPLE_COLUMNS, Raw, roll_up
+from lagwatch.core.rollup.keep import keep_fuller
 from lagwatch.core.rollup.merge import merge
 from lagwatch.core.rollup.rows import BucketSpan
 
@@ -10,6 +11,7 @@ __all__ = [
     "SAMPLE_COLUMNS",
     "BucketSpan",
     "Raw",
+    "keep_fuller",
     "merge",
     "roll_up",
 ]

@@ -3,7 +3,8 @@
 Every regular sample counts for its round; those left out because nothing had changed are
 put back. Quantiles, sums and greatest values are over rounds; time in a status also sees changes
 between rounds. Messages produced and consumed are the advance of log end and committed offset
-between two samples without a missing round in between; gaps do not count.
+between two samples without a missing round in between, and the time of that is the time between the
+instants that these offsets are of; gaps do not count.
 """
 
 from collections.abc import Sequence
@@ -49,7 +50,7 @@ Bools = NDArray[np.bool_]
 
 SAMPLE_COLUMNS: Final = (
     *("group", "topic", "partition", "at_ms", "committed_offset", "commit_ms", "log_end_offset"),
-    *("lag", "time_lag_s", "status", "owner", "reason", "source"),
+    *("log_end_ms", "lag", "time_lag_s", "status", "owner", "reason", "source"),
 )
 ROUND_COLUMNS: Final = (
     *("group", "at_ms", "status", "total_lag", "time_lag_s", "unchanged", "previous_ms"),
@@ -154,6 +155,7 @@ def _partitions(samples: Records, names: _Names, frame: _Frame) -> tuple[_Part, 
     moves = Moves(
         lag=values.lag,
         log_end_offset=of_rows.numbers("log_end_offset"),
+        log_end_ms=of_rows.numbers("log_end_ms"),
         committed_offset=of_rows.numbers("committed_offset"),
         commit_ms=of_rows.numbers("commit_ms"),
         owner=of_rows.text("owner"),

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from lagwatch.core.model import UNKNOWN
 from lagwatch.core.record import SOURCE_RANK, Records, Text
 from lagwatch.core.record.columns import BY_WORST
+from lagwatch.core.rollup.instants import OffsetInstants
 from lagwatch.core.rollup.moves import Moved, nothing_moved
 from lagwatch.core.rollup.rows import BucketSpan, coded
 from lagwatch.core.rollup.sketch import sketch
@@ -55,6 +56,7 @@ class Moves:
 
     lag: Int64
     log_end_offset: Int64
+    log_end_ms: Int64
     committed_offset: Int64
     commit_ms: Int64
     owner: Text
@@ -187,10 +189,11 @@ def moved(level: Level, rows: Series, moves: Moves, line: Timeline, span: Bucket
         owner=owner,
     )
     series = size // span.buckets
+    instants = OffsetInstants.of(rows, line, log_end_ms=moves.log_end_ms, commit_ms=moves.commit_ms)
     return with_moves(
         replace(level, tally=tally),
-        steps.moved(moves.log_end_offset, series),
-        steps.moved(moves.committed_offset, series),
+        steps.moved(moves.log_end_offset, instants.log_end_ms, series),
+        steps.moved(moves.committed_offset, instants.committed_ms, series),
         span,
     )
 
@@ -205,24 +208,30 @@ class _Steps:
         self._span = span
         self._row, self._at_ms = line.entries.row, line.entries.at_ms
         self._series = rows.series[self._row]
-        self._length_ms = np.diff(self._at_ms)
         late_ms = (line.interval_ms * _LATE).astype(np.int64)[self._row]
         self._linked = (
             (self._series[1:] == self._series[:-1])
-            & (self._length_ms <= late_ms[1:])
+            & (np.diff(self._at_ms) <= late_ms[1:])
             & span.within(self._at_ms[1:])
         )
 
-    def moved(self, values: Int64, series: int) -> Moved:
+    def moved(self, values: Int64, instant_ms: Int64, series: int) -> Moved:
         """How far a column moved on, over the steps at both ends of which it is known.
 
         A step back says nothing: an offset that was reset, or a topic that was made anew.
+
+        Args:
+            values: the column, [rows].
+            instant_ms: the instant that the value of each entry is of, [entries].
+            series: how many there are.
         """
         step, linked = self._steps(values)
-        linked &= step >= 0
+        # what moved did so in some time, however equal the instants
+        length_ms = np.maximum(np.diff(instant_ms), step > 0)
+        linked &= (step >= 0) & (length_ms > 0)
         finest = self._span.finest
         cell = finest.cells(self._series[1:][linked], self._at_ms[1:][linked])
-        return Moved.of(step[linked], self._length_ms[linked], cell, series * finest.buckets)
+        return Moved.of(step[linked], length_ms[linked], cell, series * finest.buckets)
 
     def changes(self, values: Int64, size: int) -> Int64:
         """[cells]: over how many steps a column rose."""

@@ -84,6 +84,9 @@ class ElasticStore:
     def set_aside(self) -> Sequence[str]:
         return ()
 
+    def damaged(self, kind: Kind, cluster: str) -> Sequence[tuple[int, int]]:  # noqa: ARG002
+        return ()
+
     # writing
 
     def write(self, records: Sequence[Records], *, batch: str) -> None:  # noqa: ARG002 ids do it

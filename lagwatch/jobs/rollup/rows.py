@@ -1,22 +1,26 @@
 """Reads what a unit needs from whichever store keeps it, and rolls it up."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
-from lagwatch.core.record import Kind, Records, concat, from_rows
+from lagwatch.core.record import RAW, Kind, Records, concat, from_rows
+from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.core.rollup import (
     EVENT_COLUMNS,
     ROUND_COLUMNS,
     SAMPLE_COLUMNS,
     BucketSpan,
     Raw,
+    keep_fuller,
     merge,
     roll_up,
 )
 from lagwatch.history.rows import of_groups, parts_of, rows_by_group, sort_unique
 from lagwatch.jobs.stores.base import MakeRows
 from lagwatch.jobs.tables import StoreRef
-from lagwatch.jobs.units import Unit, units_of
+from lagwatch.jobs.units import Range, Ranges, Unit, common, units_of, widened
 from lagwatch.ports.history import HistoryRange
 
 FINER: Final = {Kind.ROLLUP_1H: Kind.ROLLUP_5M, Kind.ROLLUP_1D: Kind.ROLLUP_1H}
@@ -47,11 +51,39 @@ class Roller:
         self._interval_ms = round(history.interval_s * 1000)
         self._back_ms = back_ms(self._interval_ms, round(history.full_s * 1000))
         self._store = ref.open()
+        self._kept: list[str] = []
 
     def roll(self, unit: Unit) -> Records:
-        """The rows of a unit, sorted by key."""
+        """The rows of a unit, sorted by key.
+
+        Where files that they are made from cannot be read, rows made earlier from more stay.
+        """
         rows, _ = sort_unique(concat(list(self._parts_of(unit))))
+        for span in self._incomplete(unit):
+            rows = self._with_earlier(rows, unit, span)
         return rows
+
+    def _incomplete(self, unit: Unit) -> Ranges:
+        """Buckets of a unit of which some source rows could not be read."""
+        finer = FINER.get(self._kind)
+        kinds, back = (RAW, self._back_ms) if finer is None else ((finer,), 0)
+        damaged = (span for kind in kinds for span in self._store.damaged(kind, unit.cluster))
+        affected = widened(
+            ((begin, end + back) for begin, end in damaged), ROLLUP_STEP_MS[self._kind]
+        )
+        return common(affected, [(unit.from_ms, unit.to_ms)])
+
+    def _with_earlier(self, rows: Records, unit: Unit, span: Range) -> Records:
+        begin, end = span
+        earlier = self._read(self._kind, replace(unit, to_ms=end), begin, ())
+        at_ms = rows.at_ms()
+        within = (at_ms >= begin) & (at_ms < end)
+        chosen, kept = keep_fuller(rows.take(within), earlier)
+        if kept.size == 0:
+            return rows
+        self._kept.append(_sentence(kept, unit.cluster))
+        sorted_rows, _ = sort_unique(concat([rows.take(~within), chosen]))
+        return sorted_rows
 
     def _parts_of(self, unit: Unit) -> Iterator[Records]:
         """The rows of a unit, for some groups at a time."""
@@ -74,8 +106,8 @@ class Roller:
             yield roll_up(raw, span, cluster=unit.cluster, interval_ms=self._interval_ms)
 
     def problems(self) -> Sequence[str]:
-        """Files that could not be used."""
-        return self._store.set_aside
+        """Files that could not be used, and what was therefore not made anew."""
+        return [*self._store.set_aside, *self._kept]
 
     def close(self) -> None:
         self._store.close()
@@ -87,6 +119,20 @@ class Roller:
         parts = list(self._store.read_groups(wanted, unit.low, unit.high))
         rows = concat(parts) if parts else from_rows(kind, (), columns or None)
         return rows.select(columns) if columns else rows
+
+
+def _sentence(kept: Records, cluster: str) -> str:
+    at_ms = kept.at_ms()
+    first, last = int(at_ms.min()), int(at_ms.max()) + ROLLUP_STEP_MS[kept.kind]
+    return (
+        f"new rows of {kept.kind} of cluster {cluster} from {_utc(first)} to {_utc(last)} UTC, "
+        "since files that they are made from cannot be read: "
+        f"{kept.size:,} rows made earlier stay"
+    )
+
+
+def _utc(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M}"
 
 
 def back_ms(interval_ms: int, full_ms: int) -> int:

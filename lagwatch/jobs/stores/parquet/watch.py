@@ -1,7 +1,7 @@
 """Finds new rows and files to compact in a store, and divides rows into tasks.
 
 A mark has the names of the raw files that were there, by slot. An unknown file re-opens the time of
-its rows; one that only takes the place of known files (compaction) does not.
+its rows; one that takes the place of others (compaction) only that of the unknown among them.
 """
 
 import itertools
@@ -11,6 +11,7 @@ from typing import Final
 from lagwatch.core.record import KINDS, RAW, Kind
 from lagwatch.history.layout import Slot, is_data
 from lagwatch.history.parquet import ParquetStore
+from lagwatch.history.parquet_file import Footer
 from lagwatch.jobs.stores.base import Mark, RawRows, Weighed
 from lagwatch.jobs.units import Range, union
 from lagwatch.ports.history import HistoryRange
@@ -37,14 +38,24 @@ def look(store: ParquetStore, cluster: str, mark: Mark) -> RawRows:
                 now |= {footer.file.name, *footer.replaces}
                 if kind is not Kind.EVENTS:
                     held.append((slot.from_ms, slot.to_ms))
-                if not _is_known(footer.file.name, footer.replaces, before):
-                    changed.append(_range(footer.first_ms, footer.last_ms, slot))
+                changed += _news(footer, slot, before)
             files[slot.path] = sorted(now)
     return RawRows(held=union(held), changed=union(changed), mark={"files": files})
 
 
-def _is_known(name: str, replaces: frozenset[str], before: frozenset[str]) -> bool:
-    return name in before or (bool(replaces) and replaces <= before)
+def _news(footer: Footer, slot: Slot, before: frozenset[str]) -> list[Range]:
+    """The time of the rows of a file that were not in known files."""
+    if footer.file.name in before:
+        return []
+    unknown = footer.replaces - before
+    if not footer.replaces or not unknown <= footer.replaced_ms.keys():
+        return [_range(footer.first_ms, footer.last_ms, slot)]
+    times = [footer.replaced_ms[name] for name in unknown]
+    return [
+        (max(between[0], slot.from_ms), min(between[1] + 1, slot.to_ms))
+        for between in times
+        if between is not None
+    ]
 
 
 def _range(first_ms: int | None, last_ms: int | None, slot: Slot) -> Range:

@@ -1,0 +1,44 @@
+"""Chooses between buckets made anew and earlier ones when some of the source is missing."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.record import Records, concat
+from lagwatch.core.rollup.rows import coded
+
+Int64 = NDArray[np.int64]
+
+
+def keep_fuller(made: Records, earlier: Records) -> tuple[Records, Records]:
+    """Of every bucket of a group, all its levels as made anew or as made earlier.
+
+    Those made from more samples stay, and of equal ones the earlier, since some of the source may
+    be missing now. Both have all columns and are of the same cluster and kind.
+
+    Returns: all rows that stay, in no order; the earlier ones among them.
+    """
+    names = tuple(sorted({*made.text("group").words, *earlier.text("group").words}))
+    begins = np.unique(np.concatenate([_begins(made), _begins(earlier)]))
+    size = len(names) * begins.size
+    of_made, of_earlier = (_places(rows, names, begins) for rows in (made, earlier))
+    stays = np.bincount(of_earlier, minlength=size) > 0
+    stays &= _samples(earlier, of_earlier, size) >= _samples(made, of_made, size)
+    kept = earlier.take(stays[of_earlier])
+    return concat([made.take(~stays[of_made]), kept]), kept
+
+
+def _begins(rows: Records) -> Int64:
+    return rows.numbers("bucket_ms").astype(np.int64)
+
+
+def _places(rows: Records, names: tuple[str, ...], begins: Int64) -> Int64:
+    """The group and bucket of each row as one number."""
+    group = coded(rows.text("group"), names)
+    return group * begins.size + np.searchsorted(begins, _begins(rows))
+
+
+def _samples(rows: Records, place: Int64, size: int) -> Int64:
+    total = np.zeros(size, np.int64)
+    # `add.at` counts repeated places, which `total[place] += …` would not
+    np.add.at(total, place, np.maximum(rows.numbers("samples"), 0))
+    return total
