@@ -12,11 +12,12 @@ was seen a short while ago: the first long pause is only noted, the second is be
 that was first seen less than half an hour ago the first one is, unless it was judged a stop.
 Shorter ones in between wear the note down, each by half of the difference. So one night on which a
 group was down does not excuse the next one, and a nightly batch is known by its third run. The
-length of a stop, one that was judged as such, is believed at its second time only where the group
-rests much of its time and its members both times ended, or both times stayed; or where they did the
-same both times, and both ended a whole number of days or a common number of hours apart: so two
-failures of like length do not excuse a third. What is usual is forgotten as time passes, by a
-second every 24 seconds: what recurs within 24 times its length stays known.
+length of a stop, one that was judged as such, is believed at its second time only where its members
+did the same both times, ended or stayed, and did not die at work; and the group rests much of its
+time, or both stops ended a whole number of days or a common number of hours apart, or the members
+ended and came back within ten minutes. So two longer failures of like length do not excuse a third.
+What is usual is forgotten as time passes, by a second every 24 seconds: what recurs within 24 times
+its length stays known.
 
 A *period* is the time from the first movement after a long pause to the next such movement. A job
 that runs every half hour for twenty minutes or so pauses for five minutes or for fifteen; but it
@@ -26,8 +27,8 @@ pause was in which there was something to read, and no other begins while they s
 
 Of commits made before lagwatch watched it is not known whether there was something to read between
 them. Their pauses are kept apart: they count until members are seen to stay through half an hour
-without moving, or for six hours. Then the group does not leave between runs, and its pauses were
-idleness.
+without moving any partition, or for six hours. Then the group does not leave between runs, and its
+pauses were idleness.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -73,11 +74,16 @@ KNOWN_AFTER: Final = 3
 """Movements after which the pace of a row is known."""
 RESTS: Final = 3
 """A group rests much of its time when it works at most this many times as long as it pauses."""
+_SHORT_REST_STEPS: Final = 10
+"""To wait for so long once more costs little: it may be the rest of a job that works on and on."""
 _RESTED: Final = 8
 """A job rests for this part of its period at least."""
 _KEPT: Final = 4
 """Of a job whose runs come as due this part of its period is kept as its pause: it is forgotten
 when none has come as due for three periods."""
+_BUSY_RUNS: Final = 12
+_BUSY_MS: Final = 25 * 3_600_000
+"""A job whose runs followed one another for longer, and for so many periods, is none any more."""
 _LATE_STEPS: Final = 6
 """A run may begin so many steps late: one of a job of every five minutes may be too short to be
 seen."""
@@ -90,6 +96,8 @@ _OFTEN_STEPS: Final = 30
 runs wait for each other, and differ in length."""
 _NEAR: Final = 6
 """A run that begins within this part of the period around the instant it is due came as due."""
+_MOST_LEFT_OUT: Final = 8
+"""A run that begins more periods after the one before did not come as due."""
 _AVERAGE: Final = 4
 _SHORTEN: Final = 8
 """A period follows runs that come as due by this part of the difference, earlier ones by this."""
@@ -220,6 +228,8 @@ class Pace:
     may_be_job: NDArray[np.bool_]
     """True if it was silent when first seen, and no member has stayed since, and no run has come as
     due."""
+    due_s: NDArray[np.uint32]
+    """When a run last began as due, after a rest of a job; 0 never."""
     behind: NDArray[np.bool_]
     """True if the last round judged it to fall behind."""
     _floor: NDArray[np.float32]
@@ -428,7 +438,7 @@ class Pace:
             )
         if due.any():
             self.periods.approach(rows[due], (since_ms // runs)[due], _AVERAGE)
-            self._keep_resting(rows[due], at_ms[due], pause_ms[due])
+            self._keep_resting(rows[due], at_ms[due], pause_ms[due], ordinary=ordinary[due])
             came = rows[due & (runs == 1)]
             self.periods.noted[came] = 0
             self.may_be_job[came] = False  # it is one
@@ -441,10 +451,15 @@ class Pace:
         return left_out
 
     def _whole_periods(self, rows: Rows, since_ms: Int64) -> tuple[Int64, Bools]:
-        """How many periods of each row have passed since a run began, and if about that many."""
+        """How many periods of each row have passed since a run began, and if about that many.
+
+        Of any long time a third is near a whole number of short periods: so many runs are not
+        left out.
+        """
         period_ms = self.periods.length_ms(rows)
         runs = np.maximum((since_ms + period_ms // 2) // np.maximum(period_ms, 1), 1)
-        return runs, np.abs(since_ms - runs * period_ms) <= period_ms // _NEAR
+        near = np.abs(since_ms - runs * period_ms) <= period_ms // _NEAR
+        return runs, near & (runs <= _MOST_LEFT_OUT)
 
     def _take_for_runs(
         self, rows: Rows, since_ms: Int64, may_recur: Bools | None, *, ordinary: Bools
@@ -484,7 +499,7 @@ class Pace:
         first = begun & (run_ms <= came_ms + _SOON_STEPS * self.step_ms)
         return away, known & first & stay
 
-    def _keep_resting(self, rows: Rows, at_ms: Int64, pause_ms: Int64) -> None:
+    def _keep_resting(self, rows: Rows, at_ms: Int64, pause_ms: Int64, *, ordinary: Bools) -> None:
         """Runs of these rows began when they were due: those that are jobs stay jobs.
 
         The rests of some are seldom an eighth of the period, and those that are would be forgotten.
@@ -494,6 +509,8 @@ class Pace:
         left = (self.left_s[rows] > 0) | (came_ms >= at_ms - pause_ms)
         stays = rows[left & self._rests(rows)]
         self.pauses.keep(stays, self.periods.known[stays] // _KEPT)
+        rested = ordinary & left & (_RESTED * pause_ms >= self.periods.length_ms(rows))
+        self.due_s[rows[rested]] = at_ms[rested] // 1000
 
     def _rests(self, rows: Rows) -> Bools:
         """Mask of jobs: rows with a period that rest for an eighth of it at least."""
@@ -506,10 +523,10 @@ class Pace:
     ) -> Int64:
         """When the first run of each row after this is due at the latest; -1: it is no job.
 
-        A job rests for an eighth of its period at least. A run that found nothing to read, or
-        began soon after the one before, was not noticed: so the beginning is counted on in whole
-        periods. Nor could one begin that was due in one of the `absences` of Kafka, from and until
-        when.
+        A job rests for an eighth of its period at least, or has done so of late: where there is
+        much to read, its runs follow one another. A run that found nothing to read, or began soon
+        after the one before, was not noticed: so the beginning is counted on in whole periods. Nor
+        could one begin that was due in one of the `absences` of Kafka, from and until when.
         """
         period_ms = self.periods.length_ms(rows)
         run_ms = self.run_s[rows].astype(np.int64) * 1000
@@ -525,14 +542,17 @@ class Pace:
             fell_out = (due_ms <= back_ms) & (away_ms <= begun_ms)
             later = 1 + (back_ms - run_ms) // np.maximum(period_ms, 1)
             runs = np.where(fell_out, np.maximum(runs + 1, later), runs)
-        return np.where(self._rests(rows), run_ms + runs * period_ms + late_ms, UNKNOWN)
+        rested_ms = self.due_s[rows].astype(np.int64) * 1000
+        busy_ms = np.maximum(_BUSY_RUNS * period_ms, _BUSY_MS)
+        is_job = self._rests(rows) | ((rested_ms > 0) & (since_ms - rested_ms <= busy_ms))
+        return np.where(is_job, run_ms + runs * period_ms + late_ms, UNKNOWN)
 
     def _may_recur(self, rows: Rows, at_ms: Int64, pause_ms: Int64) -> Bools | None:
         """Mask of rows whose ending pause may be usual because a similar one was seen before.
 
         An ordinary pause may. One that was judged a stop may when its members did the same as at
-        the last stop, and either the group rests much of its time and they did not die, or it comes
-        back as a schedule does. None: all may.
+        the last stop and did not die, and either the group rests much of its time, or they ended
+        and came back soon, or it comes back as a schedule does. None: all may.
         """
         down = self.down[rows]
         if not down.any():
@@ -540,13 +560,15 @@ class Pace:
         returned_ms = self.returned_s[rows].astype(np.int64) * 1000
         apart_ms = at_ms - returned_ms
         now, before = self.downs[rows] & 0x0F, self.downs[rows] >> 4
-        rests = (apart_ms - pause_ms <= RESTS * pause_ms) & (now != _DIED) & (now == before)
+        short = (pause_ms <= _SHORT_REST_STEPS * self.step_ms) & (now == _ENDED)
+        rests = apart_ms - pause_ms <= RESTS * pause_ms
         off_ms = np.abs(apart_ms[:, None] - _SCHEDULE_MS)
-        scheduled = (off_ms <= _SCHEDULE_SLACK_MS).any(axis=1) & (now == before)
+        scheduled = (off_ms <= _SCHEDULE_SLACK_MS).any(axis=1)
+        alike = (now != _DIED) & (now == before)
         stopped = rows[down]
         self.returned_s[stopped] = at_ms[down] // 1000
         self.down[stopped] = False
-        may: Bools = ~down | (returned_ms == 0) | rests | scheduled
+        may: Bools = ~down | (returned_ms == 0) | (alike & (short | rests | scheduled))
         return may
 
     def go_down(self, rows: Rows, since_ms: Int64, left_later_ms: Int64, *, leave_ms: int) -> None:
@@ -616,15 +638,15 @@ class Pace:
         for column in (self.held_s, self.left_s):
             np.minimum(column, at_ms // 1000, out=column)
 
-    def forget_past(self, held: Bools, now_ms: int) -> None:
+    def forget_past(self, held: Bools, now_ms: int, *, moved_ms: Int64) -> None:
         """Forget the pauses of the past where members stay without moving; called once a step.
 
-        Such a group is no job either.
+        Such a group is no job either. `moved_ms`: when any row of its group moved last.
         """
         known = np.flatnonzero((self.past.known[: held.size] > 0) | self.may_be_job[: held.size])
         if known.size:
             held_ms = now_ms - self.held_s[known].astype(np.int64) * 1000
-            idle_ms = np.minimum(now_ms - self.moved_ms[known], held_ms)
+            idle_ms = np.minimum(now_ms - moved_ms[known], held_ms)
             stays = (held_ms >= _STAYS_MS) | (idle_ms >= _IDLE_STEPS * self.step_ms)
             stay = known[held[known] & stays]
             self.past.known[stay] = 0
@@ -840,6 +862,7 @@ _COLUMNS: Final[Mapping[str, tuple[type[np.generic], float]]] = {
     "left_s": (np.uint32, 0),
     "seen_without": (np.bool_, False),
     "may_be_job": (np.bool_, False),
+    "due_s": (np.uint32, 0),
     "behind": (np.bool_, False),
     "_floor": (np.float32, float("inf")),
     "_floor_before": (np.float32, float("inf")),

@@ -187,9 +187,21 @@ class Movements:
             late = self._late(rows, np.flatnonzero(known & self._pace.may_rise(rows.window)))
             shown = rows.window[rows.rule == Rule.FALLING_BEHIND]
             self._pace.follow_rises(now_ms, late=late, shown=shown)
-            self._pace.forget_past(held, now_ms)
+            moved_ms = self._moved_of_groups(snapshot, held.size)
+            self._pace.forget_past(held, now_ms, moved_ms=moved_ms)
             return self._pace.changed_since(before)
         return np.zeros(0, np.intp)
+
+    def _moved_of_groups(self, snapshot: ClusterSnapshot, size: int) -> Int64:
+        """By stored row: when any row of its group moved last; a member waits for all of them."""
+        first, window = snapshot.group.first, snapshot.rows.window
+        moved_ms = self._pace.moved_ms[:size].copy()
+        sizes = np.diff(first)
+        if window.size:
+            heads = first[:-1][sizes > 0]
+            last_ms = np.maximum.reduceat(self._pace.moved_ms[window], heads)
+            moved_ms[window] = np.repeat(last_ms, sizes[sizes > 0])
+        return moved_ms
 
     def _late(self, rows: RowColumns, chosen: NDArray[np.intp]) -> Int32:
         """Those of the chosen rows, as stored, that have old messages to read."""

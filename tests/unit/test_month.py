@@ -59,6 +59,20 @@ def test_a_slow_down_must_be_found_if_the_group_is_behind_for_long(
     assert must_be_found(slow, plan) == must
 
 
+def test_a_slow_down_of_a_group_that_still_catches_up_need_not_be_found() -> None:
+    plan = breaks.make(Size(groups=1, days=0.1), 0)
+    life = plan.lives[0]
+    slow = Trouble(label=Label.SLOW, group=0, lo=0, hi=1, start_s=900.0, end_s=8000.0, true_s=910.0)
+    slow.worst_time_lag_s, slow.behind_s = 3600.0, 3600.0
+    stop = Trouble(label=Label.STOP, group=0, lo=0, hi=1, start_s=0.0, end_s=600.0)
+    life.troubles[:] = [stop, slow]
+
+    stop.caught_up_s = 800.0
+    assert must_be_found(slow, plan)
+    stop.caught_up_s = 1000.0
+    assert not must_be_found(slow, plan)
+
+
 def test_a_group_is_behind_from_one_long_pause_to_the_next() -> None:
     """Four times five minutes in a day are not twenty minutes."""
     minute = round(60 / STEP_S)

@@ -355,6 +355,7 @@ def stop(pace: Pace, *, worked_h: float, length_h: float) -> float:
         (15, 9, True),  # nothing is read at night
         (23, 1, True),  # an hour of maintenance a day
         (3.5, 0.5, True),  # every four hours
+        (5, 0.15, True),  # nine minutes: to wait for so long again costs little
         (30, 1, False),
         (5, 0.5, False),
         (2.4, 0.3, False),
@@ -511,6 +512,45 @@ def test_a_job_stays_one_while_its_runs_reach_into_the_next(half_hourly: Pace) -
         stays(half_hourly, 30 * number, 0.5, 10, 20, 28, length_min=28)
 
     assert 1200 < due_min(half_hourly) <= 1217
+
+
+@pytest.mark.parametrize(("busy_h", "is_job"), [(12, True), (26, False)])
+def test_a_job_whose_runs_follow_one_another_is_one_for_a_day(
+    half_hourly: Pace, busy_h: int, *, is_job: bool
+) -> None:
+    """Where there is much to read it rests for five seconds only."""
+    for number in range(20, 20 + 2 * busy_h):
+        stays(half_hourly, 30 * number, *np.arange(0.1, 29.8, 0.9).tolist(), length_min=29.9)
+
+    assert bool(due_min(half_hourly) > 0) is is_job
+
+
+def test_a_night_before_the_start_is_no_number_of_short_periods(pace: Pace) -> None:
+    pace.moved_ms[ROW] = 0
+    for minute in (15, 30, 45, 60, 75):
+        at_ms = np.array([minute * MINUTE_MS])
+        pace.move(ROW, at_ms, at_ms - pace.moved_ms[ROW], past=True)
+    assert period_min(pace) == pytest.approx(15, abs=1)
+
+    night_ms = 4 * 21 * 15 * MINUTE_MS
+    pace.move(ROW, pace.moved_ms[ROW] + night_ms, np.array([night_ms]), past=True)
+
+    assert pace.past.length_ms(ROW)[0] == night_ms
+
+
+@pytest.mark.parametrize(("others_read", "kept"), [(True, True), (False, False)])
+def test_pauses_of_the_past_are_forgotten_where_members_read_nothing_at_all(
+    pace: Pace, *, others_read: bool, kept: bool
+) -> None:
+    """A partition without messages says nothing while its members read others."""
+    now_ms = 30 * HOUR_MS
+    pace.past.known[ROW] = 100
+    members(pace, (now_ms - 40 * MINUTE_MS) / MINUTE_MS, held=True)
+    moved_ms = np.array([now_ms - MINUTE_MS if others_read else pace.moved_ms[0]])
+
+    pace.forget_past(np.ones(1, np.bool_), now_ms, moved_ms=moved_ms)
+
+    assert bool(pace.past.known[0] > 0) is kept
 
 
 def test_members_that_are_replaced_in_a_moment_every_hour_are_no_job(pace: Pace) -> None:

@@ -31,6 +31,7 @@ _CADENCES_S: Final = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0)
 _CADENCE_SHARES: Final = (0.01, 0.02, 0.27, 0.20, 0.15, 0.20, 0.15)
 _PARTITIONS: Final = (1, 2, 3, 4, 6, 12)
 _PARTITION_SHARES: Final = (0.44, 0.26, 0.12, 0.14, 0.02, 0.02)
+_DEPLOYMENTS: Final = frozenset({"deployment", "rolling", "static_away"})
 _APART_S: Final = 3 * _HOUR_S
 """Troubles of one group begin at least this long after the one before has ended."""
 
@@ -105,7 +106,18 @@ class Drawing:
         _KINDS[self.kind][1](self)
         self.life.cadence_s, self.life.rate = self.habits.cadence_s, self.habits.rate
         self.life.when_idle = self.habits.when_idle
+        self._deploy_no_dead_group()
         return self.life, self._rows()
+
+    def _deploy_no_dead_group(self) -> None:
+        """Leave out deployments while no member is there: nobody could commit when they begin."""
+        stops = [each for each in self.life.troubles if each.label is Label.STOP]
+        self.life.events = [
+            event
+            for event in self.life.events
+            if event.why not in _DEPLOYMENTS
+            or not any(stop.start_s < event.start_s < stop.end_s for stop in stops)
+        ]
 
     def _rows(self) -> Rows:
         rng, habits = self.dice.rng, self.habits

@@ -153,6 +153,9 @@ def must_be_found(trouble: Trouble, plan: Plan) -> bool:
         return False
     shortest_s = SHORTEST_S
     if trouble.label is Label.SLOW:
+        # one that still reads what an earlier trouble left has been in trouble all the time
+        if any(_lasts_to(each, trouble.start_s) for each in life.troubles if each is not trouble):
+            return False
         # whether a lag rises is seen in the commits of a window
         shortest_s = max(shortest_s, WINDOW_COMMITS * life.cadence_s)
         slow_s = SLOW_S + SLOW_COMMITS * life.cadence_s
@@ -163,6 +166,12 @@ def must_be_found(trouble: Trouble, plan: Plan) -> bool:
         # its members are there: only the commits that do not come can show it
         shortest_s = max(shortest_s, SHORTEST_COMMITS * life.cadence_s)
     return seen_s(plan.breaks, max(trouble.true_s, 0.0), trouble.end_s) >= shortest_s
+
+
+def _lasts_to(trouble: Trouble, at_s: float) -> bool:
+    """Did it begin before this, and had not been caught up by then?"""
+    caught_up_s = EVER_S if trouble.caught_up_s is None else trouble.caught_up_s
+    return trouble.start_s < at_s < caught_up_s
 
 
 def seen_s(breaks: Breaks, start_s: float, end_s: float) -> float:
