@@ -595,9 +595,9 @@ def _notify(
     if state.held_back in _BY_MUTE and reason is not Reason.HANDED_ON:
         reason = Reason.MUTE_ENDED
     if reason is Reason.HANDED_ON:
-        # who has just heard the figures is not reminded of them a moment later
-        handed_on = replace(incident, handed_on=True, notified_ms=now_ms)
-        return replace(state, incident=handed_on), Decision(event=event, reason=reason)
+        return replace(state, incident=replace(incident, handed_on=True)), Decision(
+            event=event, reason=reason
+        )
     reported = replace(
         incident,
         notified=incident.severity,

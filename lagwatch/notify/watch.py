@@ -82,6 +82,8 @@ class _Tracked:
     """Channels that notices of its incident were for."""
     sent_by: str = ""
     """The policy whose channels heard last."""
+    handed_on_ms: int | None = None
+    """When its incident was handed on, since lagwatch started."""
     incident: str = ""
     complete: float = 0.0
     restored: bool = False
@@ -312,6 +314,8 @@ class Watch:
             decision = self._look(this, group, number)
             if decision is not None:
                 decided.append(decision)
+                if decision.decision.reason is Reason.HANDED_ON:
+                    decision.tracked.handed_on_ms = this.now_ms
         self._known_before = KnownLags(snapshot)
         return decided
 
@@ -432,7 +436,9 @@ class Watch:
             after=after,
             decision=_by_same_policy(decision, tracked, policy),
             unheard=unheard,
-            recipients=_sent_to(decision.reason, policy, after, unheard),
+            recipients=_sent_to(
+                decision.reason, policy, after, unheard, recent=_is_recent(tracked, policy, now_ms)
+            ),
             seen_since_ms=None if tracked.sent_by == policy.name else self._since_ms(graded),
             complete=tracked.complete,
             samples=tuple(tracked.samples),
@@ -598,14 +604,22 @@ def _recipients(policy: Policy, state: State) -> tuple[str, ...]:
     return (*dict.fromkeys((*policy.channels, *further)),)
 
 
+def _is_recent(tracked: _Tracked, policy: Policy, now_ms: int) -> bool:
+    """Was its incident handed on so lately that its new channels need no reminder yet?"""
+    handed_on_ms = tracked.handed_on_ms
+    return handed_on_ms is not None and 0 <= now_ms - handed_on_ms < policy.remind_ms
+
+
 def _sent_to(
-    reason: Reason, policy: Policy, after: State, unheard: tuple[str, ...]
+    reason: Reason, policy: Policy, after: State, unheard: tuple[str, ...], *, recent: bool
 ) -> tuple[str, ...]:
-    """The channels that a notice for this reason is for."""
+    """The channels that a notice for this reason is for; `recent` as `_is_recent` says."""
     if reason is Reason.HANDED_ON:
         return tuple(each for each in policy.escalate_to if each not in policy.channels)
     if reason in (Reason.OTHER_POLICY, Reason.NEW_CHANNEL):
         return unheard
+    if reason is Reason.REMINDER_DUE and recent:
+        return policy.channels
     return _recipients(policy, after)
 
 

@@ -672,7 +672,11 @@ def test_a_group_that_reads_again_too_slowly_is_not_ok(tmp_path, clock, receiver
     assert "still behind: its lag grows by" in subject
 
 
-def test_an_escalation_says_so_when_a_reminder_is_due_as_well(tmp_path, clock) -> None:
+@pytest.mark.parametrize("delivered", [False, True])
+def test_an_escalation_says_so_when_a_reminder_is_due_as_well(
+    tmp_path, clock, *, delivered: bool
+) -> None:
+    """Whether it has reached its channel before the next round or not."""
     with receiving() as team, receiving() as boss:
         escalates = 'escalate_after_s = 600\nescalate_to = ["boss"]\nchannels = ["team"]\n'
         text = f"{POLICY}remind_s = 600\n{escalates}{hook(team, 'team')}{hook(boss, 'boss')}"
@@ -683,8 +687,10 @@ def test_an_escalation_says_so_when_a_reminder_is_due_as_well(tmp_path, clock) -
             eventually(lambda: bool(team.notices), "the opening")
             fleet.pass_time(600)
             alerts.sees(fleet)
+            if delivered:
+                eventually(lambda: bool(boss.notices), "what is handed on")
             fleet.pass_time(1)
-            alerts.sees(fleet)  # the next round comes before the notice has been sent
+            alerts.sees(fleet)
             eventually(lambda: bool(boss.notices) and len(team.notices) == 2, "both")
             fleet.pass_time(600)
             alerts.sees(fleet)

