@@ -196,11 +196,9 @@ class Movements:
         """By stored row: when any row of its group moved last; a member waits for all of them."""
         first, window = snapshot.group.first, snapshot.rows.window
         moved_ms = self._pace.moved_ms[:size].copy()
-        sizes = np.diff(first)
         if window.size:
-            heads = first[:-1][sizes > 0]
-            last_ms = np.maximum.reduceat(self._pace.moved_ms[window], heads)
-            moved_ms[window] = np.repeat(last_ms, sizes[sizes > 0])
+            last_ms = np.maximum.reduceat(moved_ms[window], first[:-1])
+            moved_ms[window] = np.repeat(last_ms, np.diff(first))
         return moved_ms
 
     def _late(self, rows: RowColumns, chosen: NDArray[np.intp]) -> Int32:

@@ -110,7 +110,7 @@ class Drawing:
         return self.life, self._rows()
 
     def _deploy_no_dead_group(self) -> None:
-        """Leave out deployments while no member is there: nobody could commit when they begin."""
+        """Drop deployments that begin while the group is stopped: it has no member to restart."""
         stops = [each for each in self.life.troubles if each.label is Label.STOP]
         self.life.events = [
             event
