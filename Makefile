@@ -35,7 +35,7 @@ jars: $(STAMPS)/project  ## fetch Kafka's jars into the user's cache (checked ea
 demo: install  ## real Kafka, groups in every state, their verdicts [SECONDS=60] [PORT=8000]
 	$(BIN)/lagwatch demo $(if $(SECONDS),--seconds $(SECONDS)) --port $(PORT)
 
-test: install  ## all tests [WORKERS=0]
+test: install  ## all tests [WORKERS=0] [THOROUGH=1]
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
 		--durations 40 --durations-min 20
 

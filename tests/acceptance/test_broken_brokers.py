@@ -11,6 +11,7 @@ import pytest
 from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.support.kafka import create_topic, unique
 from tests.support.served import Served, serving
+from tests.support.thorough import rounds
 from tests.support.traffic import committing, keeping_up, producer_of, running
 from tests.support.waiting import eventually
 from tests.support.watched import MODES, Watched, watching
@@ -21,7 +22,7 @@ QUICK = {"log_end_interval_s": 1, "group_interval_s": 2}
 SOON = "[evaluator]\nstop_after_s = 10\nstall_after_s = 10\n"
 """Limits of the rules that let a test see a group stop or stall."""
 _LONGER = "[evaluator]\nstop_after_s = 30\nstall_after_s = 50\n"
-RESTARTS = 20
+RESTARTS = rounds(20, quick=6)
 
 
 def _watch(served: Served, group: str, seen: set[str], until_s: float) -> None:
@@ -189,7 +190,7 @@ def _unseen(served: Served) -> list[str]:
 
 
 @pytest.mark.timeout(900)
-def test_twenty_restarts_of_a_single_broker_leave_service_verdicts_and_windows_whole(
+def test_restarts_of_a_single_broker_leave_service_verdicts_and_windows_whole(
     own_kafka: EmbeddedKafka,
 ) -> None:
     kafka = own_kafka

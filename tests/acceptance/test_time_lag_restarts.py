@@ -16,12 +16,13 @@ from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.support.append_truth import KINDS, Line, Truth, now_s
 from tests.support.kafka import ANSWER_TIMEOUT_S, commit, create_topic, produce, unique
 from tests.support.served import Served, serving
+from tests.support.thorough import rounds
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.minutes
 
 _KINDS: Final = ("steady", "append_time", "idle")
-_RESTARTS: Final = 20
+_RESTARTS: Final = rounds(20, quick=6)
 _TRAFFIC_S: Final = 4.0
 _ANSWERED_S: Final = 30.0
 """Brokers are asked for times within so long where no checkpoint has them; a second is usual."""
@@ -34,9 +35,7 @@ def _lines(truth: Truth, served: Served, kinds: Sequence[str] = _KINDS) -> list[
     return [truth.line(kind, served.known(truth.topics[kind].group)) for kind in kinds]
 
 
-def test_time_lags_are_true_after_each_of_twenty_restarts(
-    kafka: EmbeddedKafka, tmp_path: Path
-) -> None:
+def test_time_lags_are_true_after_each_restart(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     truth, state = Truth(kafka), tmp_path / "state"
     names = "|".join(topic.name for topic in truth.topics.values())
     options = {"log_end_interval_s": 1, "topic_allow": f"^({names})$"}

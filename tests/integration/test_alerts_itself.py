@@ -828,7 +828,9 @@ def test_a_disk_of_three_megabytes_is_survived_and_returned_to(tmp_path, clock) 
             opened = [notice["group"] for notice in receiver.notices]
             fleet.heal(*groups[100:])
             alerts.sees(fleet)
-            eventually(lambda: len(receiver.notices) >= 5900 and alerts.idle(), "all ends")
+            eventually(
+                lambda: len(receiver.notices) >= 5900 and alerts.idle(), "all ends", timeout_s=180
+            )
             alerts.call(alerts.alerts._database.return_to_disk)  # noqa: SLF001
             still = alerts.alerts.problem
             other.unlink()

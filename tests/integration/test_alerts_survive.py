@@ -23,11 +23,13 @@ from lagwatch.notify.database import Database
 from tests.support.fleet import Fleet, ShiftedClock, alert_settings
 from tests.support.receiver import Receiver, Reply, Request, receiving
 from tests.support.running_alerts import Running, running
+from tests.support.thorough import rounds
 from tests.support.waiting import eventually
 
 _ROOT = Path(__file__).parents[2]
 _CHILD = _ROOT / "tests" / "support" / "alerts_child.py"
-_ROUNDS = 50
+_ROUNDS = rounds(50, quick=12)
+_RENAMES = rounds(30, quick=8)
 
 
 def _lasting(request: Request) -> dict[str, object]:
@@ -37,7 +39,7 @@ def _lasting(request: Request) -> dict[str, object]:
 
 
 @pytest.mark.timeout(560)
-def test_fifty_kills_between_transition_and_delivery_lose_and_double_nothing(
+def test_kills_between_transition_and_delivery_lose_and_double_nothing(
     tmp_path: Path,
 ) -> None:
     chance = random.Random(6)  # noqa: S311
@@ -75,12 +77,12 @@ def test_fifty_kills_between_transition_and_delivery_lose_and_double_nothing(
 
 
 @pytest.mark.timeout(560)
-def test_thirty_kills_with_a_channel_that_is_renamed_each_time_lose_nothing(
+def test_kills_with_a_channel_that_is_renamed_each_time_lose_nothing(
     tmp_path: Path,
 ) -> None:
     chance = random.Random(7)  # noqa: S311
     with receiving() as receiver:
-        for number in range(1, 31):
+        for number in range(1, _RENAMES + 1):
             receiver.replies[:] = [Reply(status=503), Reply(after_s=chance.choice([0, 0.1]))]
             config = _configured(tmp_path, receiver, channel=f"hook-{number}")
             with _child(config, failing=number) as child:
@@ -91,7 +93,7 @@ def test_thirty_kills_with_a_channel_that_is_renamed_each_time_lose_nothing(
         config = _configured(tmp_path, receiver, channel="last")
         settings = load(config, {})
         clock = ShiftedClock()
-        everyone = {f"g{number:03}" for number in range(30)}
+        everyone = {f"g{number:03}" for number in range(_RENAMES)}
         fleet = Fleet(sorted(everyone), clock)
         fleet.fail(*everyone)
         with running(settings, clock) as alerts:

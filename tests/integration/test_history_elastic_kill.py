@@ -14,9 +14,10 @@ from tests.support.elastic_history import open_store, unique_prefix
 from tests.support.elastic_history_child import PARTITIONS
 from tests.support.elasticsearch import EmbeddedElasticsearch
 from tests.support.history import held
+from tests.support.thorough import rounds
 from tests.support.waiting import eventually
 
-ROUNDS = 10
+ROUNDS = rounds(10, quick=4)
 _ROOT = Path(__file__).parents[2]
 
 

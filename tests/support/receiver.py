@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -22,7 +23,7 @@ class Reply:
     """Close the connection without an answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Request:
     """What came in."""
 
@@ -31,7 +32,7 @@ class Request:
     headers: dict[str, str]
     body: bytes
 
-    @property
+    @cached_property
     def json(self) -> Any:  # noqa: ANN401
         return json.loads(self.body)
 

@@ -3,8 +3,12 @@
 import threading
 import time
 from collections.abc import Callable
+from typing import Final
 
 _never = threading.Event()
+_SHORTEST_S: Final = 0.02
+_LONGEST_S: Final = 0.2
+"""Between two looks, when little or much time has passed."""
 
 
 def eventually(
@@ -18,8 +22,13 @@ def eventually(
 
     `why_not` is asked then, and said too.
     """
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        late = time.monotonic() >= deadline_s
+    began_s = time.monotonic()
+    while True:
+        asked_s = time.monotonic()
+        if condition():
+            return
+        now_s = time.monotonic()
+        late = now_s >= began_s + timeout_s
         assert not late, f"waited {timeout_s} s in vain for: {what} {why_not()}"
-        _never.wait(0.02)
+        # at most half of the time is spent on asking: others need the processor to get there
+        _never.wait(max(_SHORTEST_S, now_s - asked_s, min((now_s - began_s) / 50, _LONGEST_S)))
