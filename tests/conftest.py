@@ -22,6 +22,7 @@ from lagwatch.errors import MissingPartError
 from lagwatch.kafka.embedded import EmbeddedKafka, ScramOverTls
 from tests.support.browser import Browser, browsing
 from tests.support.elasticsearch import EmbeddedElasticsearch
+from tests.support.thorough import THOROUGH
 
 _Server = TypeVar("_Server", EmbeddedKafka, EmbeddedElasticsearch)
 _CI = os.environ.get("CI", "").lower() in {"1", "true"}
@@ -39,8 +40,9 @@ _SERVERS = frozenset(
 
 # how long an example takes says nothing on a machine under load
 settings.register_profile("full", deadline=None)
+settings.register_profile("usual", deadline=None, max_examples=40)
 settings.register_profile("quick", deadline=None, max_examples=10)
-settings.load_profile("full")
+settings.load_profile("full" if THOROUGH else "usual")
 # in every test each round judges all rows as well: what was not judged must be the same
 Judged.compares = True
 
@@ -126,10 +128,19 @@ def pytest_collection_modifyitems(
 ) -> Iterator[None]:
     """Mark the tests that need a server, and mix the files for several processes."""
     _mark_server(items)  # before pytest selects by marks
+    if not THOROUGH:
+        _leave_out_thorough(config, items)
     yield
     if hasattr(config, "workerinput"):  # one of several processes of pytest-xdist
         places = _places(items)
         items.sort(key=lambda item: places[item.path])
+
+
+def _leave_out_thorough(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = [item for item in items if item.get_closest_marker("thorough")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
 
 
 def _mark_server(items: list[pytest.Item]) -> None:

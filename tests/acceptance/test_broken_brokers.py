@@ -126,6 +126,7 @@ def _coordinators(watched: Watched, groups: list[str]) -> set[tuple[str, int]]:
     return {(group, info["coordinator"]) for group, info in infos.items() if info is not None}
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_a_broker_of_three_that_is_frozen_for_a_minute_makes_no_notice(
     three_brokers: EmbeddedKafka,

@@ -8,6 +8,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 from confluent_kafka import KafkaException
@@ -39,6 +40,9 @@ def _frozen(kafka: EmbeddedKafka) -> Iterator[None]:
         eventually(lambda: _creates_topics(kafka), "the broker serves again", timeout_s=120)
 
 
+_ALONE: Final = ("broker", "store", "webhook")
+
+
 def _creates_topics(kafka: EmbeddedKafka) -> bool:
     try:
         create_topic(kafka, "thawed")
@@ -62,7 +66,10 @@ def _stop(served: Served) -> tuple[float, int]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("hangs", ["nothing", "broker", "store", "webhook", "all"])
+@pytest.mark.parametrize(
+    "hangs",
+    ["nothing", *(pytest.param(each, marks=pytest.mark.thorough) for each in _ALONE), "all"],
+)
 def test_it_ends_within_the_time_that_its_unit_says(
     own_kafka: EmbeddedKafka, tmp_path: Path, hangs: str
 ) -> None:

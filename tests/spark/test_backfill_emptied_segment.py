@@ -46,7 +46,9 @@ def commits(cleaned_kafka: EmbeddedKafka) -> Committed:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("expire_ms", [7 * 86_400_000, SECOND_MS])
+@pytest.mark.parametrize(
+    "expire_ms", [pytest.param(7 * 86_400_000, marks=pytest.mark.thorough), SECOND_MS]
+)
 def test_a_time_whose_segment_was_emptied_is_filled_from_where_commits_are_complete(
     spark: SparkSession,
     cleaned_kafka: EmbeddedKafka,

@@ -114,6 +114,7 @@ def executors(folder: Path) -> list[Path]:
     return sorted(folder.glob("work-*/app-*/*/stderr"))
 
 
+@pytest.mark.thorough  # spark-submit below runs on the same cluster
 def test_a_cluster_of_two_workers_rolls_up_the_same(tmp_path, cluster, config, expected) -> None:
     url, logs = cluster
     store = recorded(tmp_path / "history")

@@ -70,6 +70,7 @@ def rounded(value: Any) -> Any:  # noqa: ANN401 whatever a report holds
             return value
 
 
+@pytest.mark.thorough  # other tests read the same rows from both stores
 def test_elasticsearch_and_parquet_give_the_same_report(spark, rolled, copied) -> None:
     of_files = report_of(spark, StoreRef.of(rolled.url, HistorySettings()))
 

@@ -361,6 +361,7 @@ def test_telegrafs_documents_are_read_from_their_source(
     assert (rows["burrow_topic"]["offset"], rows["burrow_topic"]["partition"]) == (10, 12)
 
 
+@pytest.mark.thorough
 def test_a_server_that_is_killed_in_mid_write_costs_a_wait_and_no_row(
     spark: SparkSession, own_elasticsearch: EmbeddedElasticsearch, tmp_path: Path
 ) -> None:
