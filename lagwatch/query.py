@@ -374,6 +374,17 @@ def _judged_from(seen: _Seen) -> int:
     return max(from_ms, int(around.watched_from_ms(row, silences)[0]))
 
 
+def _silent_before_ms(seen: _Seen) -> int | None:
+    """How long a row had been silent when lagwatch first saw the cluster; None: not known.
+
+    Polls do not say how long an offset had been there when it was first seen.
+    """
+    around, window = seen.snapshot.around, seen.row.window
+    if seen.polled and around.pace.moves[window] <= 1:
+        return None
+    return _known(around.first_ms - int(around.pace.moved_ms[window]))
+
+
 _NUMBERS: Final[Mapping[str, Callable[[_Seen], int | float | str | None]]] = {
     "commits": lambda seen: seen.row.commits,
     "current_lag": lambda seen: _known(seen.row.lag),
@@ -400,9 +411,7 @@ _NUMBERS: Final[Mapping[str, Callable[[_Seen], int | float | str | None]]] = {
     "rewound_ms": lambda seen: _passed(seen, seen.fact("rewound_ms")),
     "quiet_ms": lambda seen: seen.quiet_ms,
     "counted_ms": lambda seen: seen.counted_ms,
-    "silent_before_ms": lambda seen: _known(
-        seen.snapshot.around.first_ms - int(seen.snapshot.around.pace.moved_ms[seen.row.window])
-    ),
+    "silent_before_ms": _silent_before_ms,
     "runs_seen": lambda seen: int(
         seen.snapshot.around.pace.moved_ms[seen.row.window] > seen.snapshot.around.first_ms
     ),

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from lagwatch.core.model import Rule, TimeLagReason
+from lagwatch.core.model import Rule, RuleSet, TimeLagReason
+from lagwatch.core.rules import row_of, sentence
 from tests.support.lives import Life, World, broken, live, lives
 
 LIVES = tuple(lives((Path(__file__).parent / "lives.txt").read_text(encoding="utf-8")))
@@ -142,3 +143,33 @@ def test_a_partition_held_and_never_committed_leaves_the_time_lag_open(
     assert world.monitor.snapshot is not None
     (found,) = world.monitor.snapshot.group.time_lag_reason.tolist()
     assert TimeLagReason(found).name == reason
+
+
+@pytest.mark.parametrize(
+    ("commits", "said"),
+    [
+        ("read", "nothing read for 20 min, 10 min of it before lagwatch first saw the group"),
+        ("polled", "nothing read for 10 min, as long as lagwatch has been looking"),
+    ],
+)
+def test_a_silence_from_before_the_first_poll_is_not_measured_by_it(
+    commits: str, said: str
+) -> None:
+    (life,) = lives(
+        "A job ended, and ten minutes later lagwatch is started for the first time.\n"
+        f"with commits={commits}\n"
+        "0s append 30\n"
+        "0s members hold\n"
+        "0s..30s/5s commit +5\n"
+        "31s append 10\n"
+        "31s members none\n"
+        "630s restart\n"
+        "630s members none\n"
+        "1230s has WARN silent_before_start\n"
+    )
+
+    shown = live(life)
+
+    assert broken(life, shown) == []
+    row = row_of(RuleSet.LAGWATCH, Rule.SILENT_BEFORE_START)
+    assert sentence(row, shown[-1].verdict.evidence).startswith(said)
