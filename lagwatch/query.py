@@ -483,10 +483,16 @@ def _outlooks(
         stopped=(columns.status[rows] == PartitionStatus.STOP) | unread,
         caught_up=lag == 0,
     )
-    skipped = _have_skipped(around, columns.window[rows], windows, columns.committed[rows])
-    if skipped.any():
-        # how much of what they passed they read is not known
-        reads_per_s = np.where(skipped, np.nan, measured.consumed_per_s)
+    # how much they read of what they passed is not known
+    unsure = _have_skipped(around, columns.window[rows], windows, columns.committed[rows])
+    unsure |= (
+        (measured.consumed_per_s == 0)
+        & (lag != 0)
+        & (columns.status[rows] != PartitionStatus.STOP)
+        & _wait_for_kafka(around, columns.window[rows], at, windows)
+    )
+    if unsure.any():
+        reads_per_s = np.where(unsure, np.nan, measured.consumed_per_s)
         measured = replace(measured, consumed_per_s=reads_per_s)
     every = outlooks(
         measured,
@@ -581,6 +587,22 @@ def _have_left(
     later = (counts & (commit_ms + around.skew_ms > left_ms)).sum(axis=0)
     found: NDArray[np.bool_] = long_left & (later < FEWEST)
     return found
+
+
+def _wait_for_kafka(
+    around: Around, rows: NDArray[np.integer], at: NDArray[np.integer], windows: WindowColumns
+) -> NDArray[np.bool_]:
+    """Which rows have not committed since Kafka came back a few minutes ago.
+
+    Nobody could read while it was away, and consumers take a while to come back after it.
+    """
+    back_ms = around.partitions.back_ms[at]
+    if (commits := around.facts.commits) is not None:
+        back_ms = np.maximum(back_ms, commits.back_ms[commits.place[rows]])
+    back_of_late = around.asked_ms - back_ms <= around.limits.unsure_ms
+    committed_ms = windows.in_time(windows.commit_ms).max(axis=0, initial=UNKNOWN)
+    waits: NDArray[np.bool_] = (back_ms >= 0) & back_of_late & (committed_ms < back_ms)
+    return waits
 
 
 def _have_skipped(

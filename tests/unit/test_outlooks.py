@@ -105,6 +105,29 @@ def test_a_group_that_was_set_back_while_it_had_no_members_reads_nothing(members
     assert (found.catch_up_reason is CatchUpReason.NOT_MOVING) is (members == 0)
 
 
+def test_a_group_that_has_not_committed_since_kafka_came_back_is_not_said_to_read_nothing() -> None:
+    live = Live()
+    live.topics(orders=1)
+    live.describe("a", kind="classic", members=1)
+    queries = SnapshotQueries({CLUSTER: live.monitor}, health=lambda: ())
+
+    def step() -> float | None:
+        live.produce("orders", 0, 50)
+        live.wait(5)
+        live.judge()
+        return queries.outlook(CLUSTER, "a").whole.consumed_per_s
+
+    for number in range(12):
+        live.commit(("a", "orders", 0, 100 + 10 * number))
+        step()
+    live.wait(120)
+    after = [step() for _ in range(12)]
+    later = [step() for _ in range(60)]
+
+    assert 0 not in after
+    assert later[-1] == 0, "it has had time to come back"
+
+
 def _moved_after_its_members_left(*, commits: int) -> Live:
     """A group reads 8/s of 10/s; its members leave, and offsets are committed two minutes later."""
     live = Live()
