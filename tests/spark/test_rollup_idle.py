@@ -1,5 +1,6 @@
 """`lagwatch rollup` with nothing to do: it ends as always, and Spark is left alone."""
 
+import os
 import subprocess
 import sys
 from contextlib import closing
@@ -9,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lagwatch.clock import SystemClock
-from lagwatch.config.history import HistorySettings
+from lagwatch.config.history import HistorySettings, RetentionSettings
 from lagwatch.core.record import Kind
 from lagwatch.history.drivers.registry import open_store
-from lagwatch.history.layout import HOUR_MS
-from lagwatch.jobs.rollup.job import RollupRequest, run_rollup
+from lagwatch.history.layout import DAY_MS, HOUR_MS, day_of
+from lagwatch.jobs.rollup.job import RollupRequest, RollupResult, run_rollup
 from lagwatch.jobs.tables import StoreRef
 from tests.support.history import held, sample, samples
 from tests.support.stores import KINDS_OF_STORES, history_of
@@ -72,6 +73,48 @@ def rollup(config: Path) -> "subprocess.CompletedProcess[str]":
         timeout=_DEADLINE_S,
         check=False,
     )
+
+
+def test_what_roll_ups_that_cannot_be_read_were_made_of_is_not_deleted(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    now_ms = SystemClock().now_ms()
+    long_ago_ms = (now_ms - 3 * DAY_MS) // HOUR_MS * HOUR_MS + 60_000
+    history = HistorySettings(
+        url=str(tmp_path),
+        retention=RetentionSettings(samples_days=1, group_samples_days=1, rollup_5m_days=0),
+    )
+    record(history, long_ago_ms)
+    ref = StoreRef(settings=history)
+
+    def run(request: RollupRequest) -> RollupResult:
+        return run_rollup(
+            lambda: spark, ref, request, now_ms=now_ms, log_step=lambda _event, _values: None
+        )
+
+    def rows(kind: Kind) -> int:
+        with closing(open_store(history)) as store:
+            return len(held(store, kind))
+
+    run(RollupRequest(tidy=False))
+    [torn] = tmp_path.glob("rollup_5m/**/*.parquet")
+    os.truncate(torn, torn.stat().st_size // 2)
+
+    kept = run(RollupRequest())
+    left = rows(Kind.SAMPLES)
+    again = run(RollupRequest())
+    torn.unlink()
+    after = run(RollupRequest())
+
+    assert kept.rows[Kind.ROLLUP_5M] == 0
+    assert (kept.removed, left) == ({}, 1)
+    said = " ".join(kept.set_aside)
+    assert torn.name in said
+    assert f"raw rows from {day_of(long_ago_ms)} on are kept" in said
+    assert again.rows[Kind.ROLLUP_5M] == 2, "a partition and its group"
+    assert after.set_aside == ()
+    assert (after.removed, rows(Kind.SAMPLES)) == ({Kind.SAMPLES: 1}, 0)
+    assert rows(Kind.ROLLUP_5M) == 2
 
 
 def test_with_nothing_due_the_run_ends_as_always_and_imports_no_pyspark(

@@ -186,7 +186,7 @@ class _Run:
         made = self._roll(due_in)
         self._remember(marks, seen)
         compacted, removed = self._tidy(clusters, marks)
-        self._problems |= dict.fromkeys(self._store.set_aside)
+        self._problems |= dict.fromkeys([*self._store.set_aside, *self._rollups.set_aside])
         return RollupResult(
             rows=made.rows,
             buckets=made.buckets,
@@ -304,7 +304,7 @@ class _Run:
         self._saved = fresh
 
     def _tidy(
-        self, clusters: tuple[str, ...], marks: Mapping[str, Mark]
+        self, clusters: tuple[str, ...], marks: dict[str, Mark]
     ) -> tuple[Compacted, Mapping[Kind, int]]:
         if not self._request.tidy:
             return Compacted(), {}
@@ -312,14 +312,14 @@ class _Run:
         before_ms = end_of(Kind.ROLLUP_5M, self._now_ms)
         return self._rollups.compact(self._start_spark, clusters, before_ms), removed
 
-    def _delete_old(self, marks: Mapping[str, Mark]) -> Mapping[Kind, int]:
+    def _delete_old(self, marks: dict[str, Mark]) -> Mapping[Kind, int]:
         """Delete what is older than the retention; how many rows of each kind went.
 
         Rows that are not rolled up yet stay: those of other clusters or times, and those written
-        since the run began.
+        since the run began. So do those whose roll-ups cannot be read any more.
         """
         gone = {}
-        unrolled = self._unrolled_day(marks)
+        unrolled = min(self._unrolled_day(marks), self._reopen_unreadable(marks))
         for kind, days in retention_days(self._ref.settings).items():
             if not days:
                 continue
@@ -340,6 +340,33 @@ class _Run:
             for begin, _ in self._rollups.look(cluster, marks.get(cluster, {})).changed
         ]
         return day_of(min(changed, default=self._now_ms))
+
+    def _reopen_unreadable(self, marks: dict[str, Mark]) -> str:
+        """Have the next run make roll-ups anew that cannot be read, while their raw rows are there.
+
+        Returns the first day whose raw rows must stay for that.
+        """
+        kept_days = [days for kind in RAW if (days := retention_days(self._ref.settings)[kind])]
+        if not kept_days:
+            return day_of(self._now_ms)
+        before_ms = day_start_ms(day_of(self._now_ms - min(kept_days) * DAY_MS))
+        found = {
+            cluster: broken
+            for cluster in self._rollups.clusters()
+            if (broken := union(self._rollups.unreadable(cluster, before_ms)))
+        }
+        if not found:
+            return day_of(self._now_ms)
+        for cluster, broken in found.items():
+            mark = marks.get(cluster, {})
+            marks[cluster] = {**mark, "intent": union([*_intent(mark), *broken])}
+        self._save(marks)
+        first = day_of(min(broken[0][0] for broken in found.values()))
+        self._problems[
+            f"raw rows from {first} on are kept, because roll-ups made of them cannot be read. The "
+            "next run makes them anew; delete the files that were set aside after that"
+        ] = None
+        return first
 
 
 def _intent(mark: Mark) -> Ranges:

@@ -75,6 +75,11 @@ class Made:
 class Rollups(Protocol):
     """A store as the roll-ups use it, opened for one run. Methods raise `HistoryError`."""
 
+    @property
+    def set_aside(self) -> Sequence[str]:
+        """Parts of the store that could not be used so far, one sentence each."""
+        ...
+
     def clusters(self) -> Sequence[str]:
         """Clusters of which there are raw rows, sorted."""
         ...
@@ -83,6 +88,13 @@ class Rollups(Protocol):
         """Compare with the saved mark; {} the first time.
 
         Each store decides what its mark holds.
+        """
+        ...
+
+    def unreadable(self, cluster: str, before_ms: int) -> Sequence[Range]:
+        """Times before an instant of which some roll-ups can no longer be read, in any order.
+
+        Only times of which there are raw rows: later they could not be made again.
         """
         ...
 

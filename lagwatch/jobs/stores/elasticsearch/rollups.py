@@ -35,6 +35,10 @@ class ElasticRollups:
         rejected = RejectedRows(settings.spool / "rejected")
         self._store = ElasticStore(settings.elasticsearch, rejected)
 
+    @property
+    def set_aside(self) -> Sequence[str]:
+        return self._store.set_aside
+
     def clusters(self) -> Sequence[str]:
         for kind in RAW:
             self._refresh(kind)  # what was written a moment ago counts, too
@@ -55,6 +59,9 @@ class ElasticRollups:
                 bucket for bucket in buckets if before.get(str(bucket[0])) != now[str(bucket[0])]
             ]
         return RawRows(held=union(held), changed=union(changed), mark={"counts": counts})
+
+    def unreadable(self, cluster: str, before_ms: int) -> Sequence[Range]:  # noqa: ARG002 no part is
+        return ()
 
     def weigh(
         self,

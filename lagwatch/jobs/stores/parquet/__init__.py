@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import RAW, Kind
+from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.history.drivers.registry import folder_of
 from lagwatch.history.folder import open_folder
+from lagwatch.history.layout import day_of, day_start_ms
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.jobs.stores.base import (
     Aside,
@@ -77,11 +79,30 @@ class ParquetRollups:
         self._where = settings.url.get_secret_value()
         self._store = ParquetStore(self._where)
 
+    @property
+    def set_aside(self) -> Sequence[str]:
+        return self._store.set_aside
+
     def clusters(self) -> Sequence[str]:
         return sorted({name for kind in RAW for name in self._store.clusters_of(kind)})
 
     def look(self, cluster: str, mark: Mark) -> RawRows:
         return look(self._store, cluster, mark)
+
+    def unreadable(self, cluster: str, before_ms: int) -> Sequence[Range]:
+        days = [day for kind in RAW for day in self._store.days(kind, cluster)]
+        from_ms = day_start_ms(min(days, default=day_of(before_ms)))
+        found: list[Range] = []
+        for kind in ROLLUP_STEP_MS if from_ms < before_ms else ():
+            wanted = HistoryRange(kind=kind, cluster=cluster, from_ms=from_ms, to_ms=before_ms)
+            for slot in self._store.slots(wanted, cluster):
+                self._store.footers(slot)
+            found += [
+                (max(begin, from_ms), min(end, before_ms))
+                for begin, end in self._store.damaged(kind, cluster)
+                if begin < before_ms and end > from_ms
+            ]
+        return found
 
     def weigh(
         self, kind: Kind, cluster: str, pieces: Sequence[Range], *, step_ms: int, most: int
