@@ -1,7 +1,7 @@
 """`lagwatch report`: a day of all groups as a page, as JSON and as text."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -129,6 +129,10 @@ def _sent(begun: Job, result: "ReportResult", names: tuple[str, ...], settings: 
             begun.run.put_aside(f"the text for channel {sent.channel}: {sent.answer}")
 
 
+_FIRST_YEAR: Final = 1971
+"""Instants are counted from 1970, and a report compares its day with earlier ones."""
+
+
 def _days(
     day: str | None, since: str | None, until: str | None, zone_name: str, now_ms: int
 ) -> "list[Day]":
@@ -145,10 +149,14 @@ def _days(
         if until is not None:
             raise typer.BadParameter("needs --from as well", param_hint="--to")
         return [last]
-    flag = "--day" if day else "--from"
+    flag = "--from" if day is None else "--day"
     first = Day(date=instant(day or since or "", flag, zone).date(), zone=zone)
     if first.date > last.date:
         raise typer.BadParameter(f"{first.date} is not over in {zone.key}", param_hint=flag)
+    if first.date.year < _FIRST_YEAR:
+        raise typer.BadParameter(
+            f"{first.date} is before {_FIRST_YEAR}: nothing is recorded of it", param_hint=flag
+        )
     if day is not None:
         return [first]
     end_ms = instant_ms(until, "--to", zone) if until else last.to_ms

@@ -252,6 +252,32 @@ def interval_faults(settings: Settings) -> Iterator[Fault]:
         )
 
 
+_WEB: Final = frozenset({"http", "https"})
+
+
+def place_faults(settings: Settings) -> Iterator[Fault]:
+    """Addresses of the Parquet store that name no folder."""
+    place = settings.history.url
+    scheme, mark, rest = place.get_secret_value().partition("://")
+    if settings.history.store != "parquet" or not mark:
+        return
+    if scheme in _WEB:
+        yield Fault(
+            key="history.url",
+            value=str(place),
+            problem="is the address of a web server, and the store is `parquet`, files in a folder",
+            remedy='For Elasticsearch write history.store = "elasticsearch" and its address into '
+            "history.elasticsearch.urls.",
+        )
+    elif scheme != "file" and not rest.strip("/"):
+        yield Fault(
+            key="history.url",
+            value=str(place),
+            problem="names no bucket and no folder",
+            remedy=f"Write {scheme}://BUCKET/FOLDER.",
+        )
+
+
 def _section(table: Tree, name: str) -> Tree:
     value = table.get(name)
     return cast("Tree", value) if isinstance(value, dict) else {}

@@ -18,7 +18,12 @@ from pydantic_core import ErrorDetails
 
 from lagwatch.config.alerts import KINDS
 from lagwatch.config.alerts_checks import alerts_faults
-from lagwatch.config.checks import cluster_faults, elasticsearch_faults, interval_faults
+from lagwatch.config.checks import (
+    cluster_faults,
+    elasticsearch_faults,
+    interval_faults,
+    place_faults,
+)
 from lagwatch.config.faults import translate
 from lagwatch.config.files import file_faults
 from lagwatch.config.reference import ENV_PREFIX
@@ -135,6 +140,12 @@ def _overlay_outside(
     return {override.path: override.origin for override in given}
 
 
+def _whole_faults(settings: Settings) -> Iterator[Fault]:
+    """Faults that only several options together show."""
+    yield from interval_faults(settings)
+    yield from place_faults(settings)
+
+
 def _checked(
     tree: Tree,
     outside: Mapping[KeyPath, str],
@@ -161,11 +172,11 @@ def _checked(
     except ValidationError as error:
         found = error.errors(include_url=False)
         rest = _without(tree, found)
-        more = [] if rest is None else [*interval_faults(rest), *beyond(rest)]
+        more = [] if rest is None else [*_whole_faults(rest), *beyond(rest)]
         raise ConfigError(
             [*(translate(fault, tree, outside) for fault in found), *faults, *more]
         ) from None
-    faults += [*interval_faults(settings), *beyond(settings)]
+    faults += [*_whole_faults(settings), *beyond(settings)]
     if faults:
         raise ConfigError(faults)
     return settings

@@ -438,6 +438,23 @@ class TestIntervals:
         assert "evaluator.interval_s" in found["history.interval_s"].problem
 
     @pytest.mark.parametrize(
+        ("url", "remedy"),
+        [
+            ("http://127.0.0.1:9200", 'For Elasticsearch write history.store = "elasticsearch"'),
+            ("s3://", "Write s3://BUCKET/FOLDER."),
+        ],
+    )
+    def test_addresses_that_name_no_folder_are_refused(self, written, url, remedy) -> None:
+        found = faults(written(CLUSTER + f'[history]\nurl = "{url}"\n'))
+
+        assert found["history.url"].value == url
+        assert found["history.url"].remedy.startswith(remedy)
+
+    @pytest.mark.parametrize("url", ["s3://lag/history", "file:///var/lag", "lag", "/var/lag"])
+    def test_addresses_of_folders_are_not(self, written, url) -> None:
+        load(written(CLUSTER + f'[history]\nurl = "{url}"\n'), {})
+
+    @pytest.mark.parametrize(
         "text",
         [
             "[history]\ninterval_s = 4\n",

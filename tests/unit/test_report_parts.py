@@ -751,6 +751,8 @@ def test_sending_to_none_is_nothing(report) -> None:
     [
         (["--day", "tomorrow"], "is no day and no instant"),
         (["--day", "2999-01-01"], "is not over in UTC"),
+        (["--day", "0001-01-01"], "is before 1971: nothing is recorded of it"),
+        (["--day", ""], "is no day and no instant"),
         (["--day", "2026-01-01", "--from", "2026-01-01"], "say --day, or --from and --to"),
         (["--to", "2026-01-01"], "needs --from as well"),
         (["--from", "2026-01-02", "--to", "2026-01-01"], "is before --from"),
