@@ -118,7 +118,12 @@ def persist(write: Callable[[], None], *, patience_s: float = PATIENCE_S) -> int
             if not error.retryable or waited_s >= patience_s:
                 raise
             delay_s = backoff.next_s()
-            _log.warning("write_failed", retry_in_s=round(delay_s, 1), reason=str(error))
+            _log.warning(
+                "write_failed",
+                retry_in_s=round(delay_s, 1),
+                gives_up_in_s=max(0, round(patience_s - waited_s)),
+                reason=str(error),
+            )
             threading.Event().wait(delay_s)
             waited_s += delay_s
             retries += 1
