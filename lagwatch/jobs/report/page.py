@@ -293,7 +293,7 @@ def facts(report: Report) -> list[dict[str, Any]]:
         {
             "what": "To be scaled",
             "count": scale,
-            "more": "groups" if scale else "",
+            "more": ("group" if scale == 1 else "groups") if scale else "",
             "bad": bool(scale),
         },
         {
