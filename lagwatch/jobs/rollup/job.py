@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from lagwatch.core.record import RAW, Kind
+from lagwatch.core.record import KINDS, RAW, Kind
 from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.errors import JobError
 from lagwatch.history.build import retention_days
@@ -215,10 +215,8 @@ class _Run:
         return back_ms(round(history.interval_s * 1000), round(history.full_s * 1000))
 
     def _makeable(self, cluster: str, seen: RawRows, mark: Mark) -> Makeable:
-        cut = {
-            kind: day_start_ms(day_of(self._now_ms - days * DAY_MS)) if days else 0
-            for kind, days in retention_days(self._ref.settings).items()
-        }
+        cut = dict.fromkeys(KINDS, 0)
+        cut |= {kind: day_start_ms(day) for kind, day in self._first_kept_days().items()}
         if cut[Kind.SAMPLES]:
             # its first buckets need earlier rows, which retention has deleted
             cut[Kind.SAMPLES] += self._back_ms()
@@ -320,17 +318,22 @@ class _Run:
         """
         gone = {}
         unrolled = min(self._unrolled_day(marks), self._reopen_unreadable(marks))
-        for kind, days in retention_days(self._ref.settings).items():
-            if not days:
-                continue
-            day = day_of(self._now_ms - days * DAY_MS)
-            if kind in RAW and unrolled < day:
+        for kind, day in self._first_kept_days().items():
+            before = min(day, unrolled) if kind in RAW else day
+            if before < day:
                 self._log_step("kept_for_rollup", {"kind": kind.value, "from_day": unrolled})
-                day = unrolled
             if self._fence is not None:
                 self._fence.check()
-            gone[kind] = self._store.delete_before(kind, day)
+            gone[kind] = self._store.delete_before(kind, before)
         return {kind: rows for kind, rows in gone.items() if rows}
+
+    def _first_kept_days(self) -> Mapping[Kind, str]:
+        """The first day that the retention keeps, of the kinds that are not kept for ever."""
+        return {
+            kind: day_of(self._now_ms - days * DAY_MS)
+            for kind, days in retention_days(self._ref.settings).items()
+            if days
+        }
 
     def _unrolled_day(self, marks: Mapping[str, Mark]) -> str:
         """The first day of which some rows are not rolled up yet."""
@@ -346,10 +349,10 @@ class _Run:
 
         Returns the first day whose raw rows must stay for that.
         """
-        kept_days = [days for kind in RAW if (days := retention_days(self._ref.settings)[kind])]
-        if not kept_days:
+        raw_days = [day for kind, day in self._first_kept_days().items() if kind in RAW]
+        if not raw_days:
             return day_of(self._now_ms)
-        before_ms = day_start_ms(day_of(self._now_ms - min(kept_days) * DAY_MS))
+        before_ms = day_start_ms(max(raw_days))
         found = {
             cluster: broken
             for cluster in self._rollups.clusters()
