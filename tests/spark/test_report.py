@@ -4,6 +4,7 @@
 
 import json
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -161,7 +162,8 @@ def test_clusters(numbers, sql) -> None:
 
     _same(numbers["clusters"], expected, "cluster")
     assert numbers["notes"] == [
-        "lab was recorded for 23.0 of 25 hours; numbers are of that time only."
+        "lab was recorded for 23.0 of 25 hours; numbers are of that time only.",
+        "The lag of 1 group was never known on this day: ghost on prod.",
     ]
 
 
@@ -574,8 +576,9 @@ def test_the_text_is_short_and_names_what_matters(result) -> None:
     assert len(lines) <= MOST_LINES
     assert lines[0] == "Consumer lag on 2026-10-25: 5 incidents in 5 of 46 groups"
     assert lines[1].startswith("lab was recorded for 23.0 of 25 hours")
-    assert lines[2].startswith("To do: audit-archive on prod is ERR: lag ")
-    assert lines[3].startswith("  Cause (likely): ")
+    assert lines[2].startswith("The lag of 1 group was never known")
+    assert lines[3].startswith("To do: audit-archive on prod is ERR: lag ")
+    assert lines[4].startswith("  Cause (likely): ")
     mailer = "ERR mailer on prod (stopped) from 02:12 until 05:06: no members (certain); lag "
     assert any(line.startswith(mailer) for line in lines)
     scale = "Scale: billing on prod needs 11 consumers for topic orders"
@@ -662,6 +665,34 @@ def test_a_roll_up_is_asked_for_only_where_there_is_something_to_roll_up(
     assert text(report).splitlines()[0] == f"Consumer lag on 2026-10-25: {said}"
     assert list(report.notes)[:1] == notes
     assert not any("first" in note for note in list(report.notes)[1:])
+
+
+def test_a_day_whose_files_cannot_be_read_is_not_said_to_be_empty(spark, tmp_path) -> None:
+    store = ParquetStore(str(tmp_path / "store"))
+    store.write([group_samples([group_sample(at_ms=NOON_MS, interval_ms=30_000)])], batch="one")
+    [torn] = tmp_path.glob("store/group_samples/**/*.parquet")
+    os.truncate(torn, torn.stat().st_size // 2)
+
+    report = _report(spark, str(tmp_path / "store"), LONG_DAY).report
+
+    first, *others = report.notes
+    assert text(report).splitlines()[0] == "Consumer lag on 2026-10-25: nothing could be read"
+    assert first.startswith("1 file of the history could not be used")
+    assert report.unreadable_files == 1
+    assert not re.search("recorded|lagwatch rollup", " ".join(others))
+
+
+def test_a_cluster_that_nobody_knows_is_refused_before_spark_starts(tmp_path) -> None:
+    store = ParquetStore(str(tmp_path / "store"))
+    store.write([group_samples([group_sample(at_ms=NOON_MS)])], batch="one")
+    arguments = ["report", "--store", str(tmp_path / "store"), "--day", "2026-10-25"]
+
+    ended = CliRunner().invoke(
+        app, [*arguments, "--cluster", "nosuch", "--master", "spark://127.0.0.1:1"]
+    )
+
+    assert ended.exit_code == 2, ended.output
+    assert "nothing is recorded of nosuch; the history has here" in ended.output
 
 
 @pytest.fixture(scope="module")

@@ -217,6 +217,7 @@ def report() -> Report:
         deployments=none,
         advice_days=7,
         advice=none,
+        unreadable_files=0,
         notes=("There is <nothing> here.",),
     )
 

@@ -17,6 +17,7 @@ from lagwatch.core.advise import AdviceKind
 from lagwatch.core.record import Kind
 from lagwatch.core.rollback import Standing
 from lagwatch.core.trend import TEST, significant
+from lagwatch.core.words import counted
 from lagwatch.jobs.report import (
     deployments,
     groups,
@@ -78,6 +79,8 @@ from lagwatch.jobs.tables import StoreRef, on_sound_files
 HEAT_ROWS: Final = 40
 _AT_ONCE: Final = 3
 """Parts that are made at the same time: of a small day most time goes into planning each."""
+_NAMED: Final = 5
+"""Groups that a note names."""
 _SHOWN_GAP_S: Final = 120.0
 """Gaps in recording shorter than this get no note."""
 _LOOK_AFTER_MS: Final = 7 * 24 * HOUR_MS
@@ -189,8 +192,16 @@ class _Builder:
                 deployments=deployed.result(),
                 advice_days=loads.DAYS,
                 advice=advice.result(),
-                notes=tuple(
-                    self._notes(days, aside, week_known=week_known, risks_known=risks_known)
+                unreadable_files=len(aside),
+                notes=(
+                    *_aside_note(aside),
+                    *self._notes(
+                        days,
+                        of_groups,
+                        unreadable=bool(aside),
+                        week_known=week_known,
+                        risks_known=risks_known,
+                    ),
                 ),
             )
 
@@ -486,30 +497,38 @@ class _Builder:
     def _notes(
         self,
         days: Sequence[ClusterDay],
-        aside: Mapping[str, str],
+        of_groups: Sequence[GroupDay],
         *,
+        unreadable: bool,
         week_known: bool,
         risks_known: bool,
     ) -> Iterator[str]:
         """Notes on gaps and missing parts, which a reader must know to judge the rest."""
         if not any(day.groups or day.recorded_s for day in days):
-            yield self._nothing_recorded()
-            yield from _aside_note(aside)
+            if not unreadable:
+                yield self._nothing_recorded()
             return
         if not any(day.groups for day in days):
-            yield "There are no roll-ups of this day: run `lagwatch rollup` first."
+            yield (
+                "No roll-ups of this day could be read."
+                if unreadable
+                else "There are no roll-ups of this day: run `lagwatch rollup` first."
+            )
         for day in days:
             missing_s = self._day.seconds - day.recorded_s
             if missing_s >= _SHOWN_GAP_S:
+                found = "can be read" if unreadable else "was recorded"
                 yield (
-                    f"{day.cluster} was recorded for {day.recorded_s / 3600:.1f} of "
+                    f"{day.cluster} {found} for {day.recorded_s / 3600:.1f} of "
                     f"{self._day.seconds / 3600:g} hours; numbers are of that time only."
                 )
+        if never := [row for row in of_groups if row.lag_max is None]:
+            yield _never_known(never)
+        nothing = "Nothing can be read" if unreadable else "Nothing is recorded"
         if days and not week_known:
-            yield "Nothing is recorded of the week before: there is nothing to compare with."
+            yield f"{nothing} of the week before: there is nothing to compare with."
         if days and not risks_known:
-            yield "There are no samples of partitions of this day: retention cannot be judged."
-        yield from _aside_note(aside)
+            yield f"{nothing} of the partitions of this day: retention cannot be judged."
 
     def _nothing_recorded(self) -> str:
         """Names the first samples of the week after, as on the morning after an installation."""
@@ -529,9 +548,16 @@ class _Builder:
 def _aside_note(aside: Mapping[str, str]) -> Iterator[str]:
     if aside:
         yield (
-            f"{len(aside)} files of the history could not be used and were set aside; "
-            "`lagwatch history verify` names them."
+            f"{counted(len(aside), 'file')} of the history could not be used: what they hold is "
+            "missing here; `lagwatch history verify` names them."
         )
+
+
+def _never_known(never: Sequence[GroupDay]) -> str:
+    """Groups of which nothing can be said, which would pass for groups without trouble."""
+    names = ", ".join(f"{row.group} on {row.cluster}" for row in never[:_NAMED])
+    more = f" and {len(never) - _NAMED:,} more" if len(never) > _NAMED else ""
+    return f"The lag of {counted(len(never), 'group')} was never known on this day: {names}{more}."
 
 
 @contextmanager

@@ -384,6 +384,8 @@ class Report:
     deployments: Sequence[DeploymentDay]
     advice_days: int
     advice: Sequence[TopicAdvice]
+    unreadable_files: int
+    """Files of the history that could not be used: what they hold is missing here."""
     notes: Sequence[str]
     """Notes on gaps and parts without data, which limit all other numbers."""
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-from lagwatch.core.words import spoken
+from lagwatch.core.words import counted, spoken
 from lagwatch.jobs.report import words
 from lagwatch.jobs.report.model import HeatRow, Report, ReportedIncident, TopicAdvice
 
@@ -154,7 +154,7 @@ def _environment(report: Report) -> Environment:
         "offset": words.offset,
         "capitalize_first": lambda text: text[:1].upper() + text[1:],
     }
-    environment.globals["plural"] = words.plural
+    environment.globals["plural"] = counted
     return environment
 
 
@@ -226,7 +226,7 @@ def _said(report: Report, row: HeatRow) -> str:
     bad = sum(status in _BAD for status in row.status)
     worst, label = max(known, key=lambda cell: cell[0], default=(None, ""))
     most = f"time lag up to {words.duration(worst)} at {label}" if known else "time lag unknown"
-    return f"{row.group} on {row.cluster}: {most}; in trouble in {words.plural(bad, 'hour')}"
+    return f"{row.group} on {row.cluster}: {most}; in trouble in {counted(bad, 'hour')}"
 
 
 def _legend(objective_s: float) -> list[tuple[str, str]]:

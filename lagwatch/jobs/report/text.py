@@ -5,7 +5,7 @@ from math import inf
 from typing import Final, Protocol
 from zoneinfo import ZoneInfo
 
-from lagwatch.core.words import printable, spoken
+from lagwatch.core.words import counted, printable, spoken
 from lagwatch.jobs.report.model import (
     DeployedOffset,
     DeploymentDay,
@@ -23,7 +23,6 @@ from lagwatch.jobs.report.words import (
     last_seen_open,
     loss,
     number,
-    plural,
     share,
     time_lag,
     used,
@@ -49,16 +48,23 @@ def subject(report: Report) -> str:
     """One line with the most important finding."""
     troubled = len({(incident.cluster, incident.group) for incident in report.incidents})
     if not report.groups:
-        recorded = any(cluster.recorded_s for cluster in report.clusters)
-        return (
-            f"Consumer lag on {report.day}: nothing was {'rolled up' if recorded else 'recorded'}"
-        )
+        return f"Consumer lag on {report.day}: nothing {_missing(report)}"
     if not report.incidents:
-        return f"Consumer lag on {report.day}: no incident in {plural(len(report.groups), 'group')}"
+        return (
+            f"Consumer lag on {report.day}: no incident in {counted(len(report.groups), 'group')}"
+        )
     return (
-        f"Consumer lag on {report.day}: {plural(len(report.incidents), 'incident')} in "
-        f"{troubled:,} of {plural(len(report.groups), 'group')}"
+        f"Consumer lag on {report.day}: {counted(len(report.incidents), 'incident')} in "
+        f"{troubled:,} of {counted(len(report.groups), 'group')}"
     )
+
+
+def _missing(report: Report) -> str:
+    """Why there is no group in the report."""
+    if report.unreadable_files:
+        return "could be read"
+    recorded = any(cluster.recorded_s for cluster in report.clusters)
+    return "was rolled up" if recorded else "was recorded"
 
 
 def text(report: Report) -> str:
@@ -141,7 +147,7 @@ def _objectives(report: Report) -> Iterator[str]:
     more = f" and {len(missed) - _SHOWN} more" if len(missed) > _SHOWN else ""
     yield (
         f"Objective ({goal}): {len(kept.groups) - len(missed):,} of "
-        f"{plural(len(kept.groups), 'group')} kept it"
+        f"{counted(len(kept.groups), 'group')} kept it"
         + (f"; missed by {names}{more}" if missed else "")
     )
 
@@ -180,10 +186,10 @@ def _advice(report: Report) -> Iterator[str]:
     ]
     for advised in wanted[:_SHOWN]:
         yield (
-            f"Scale: {named(advised)} needs {plural(advised.needed or 0, 'consumer')} "
+            f"Scale: {named(advised)} needs {counted(advised.needed or 0, 'consumer')} "
             f"for topic {advised.topic} "
             f"({advised.consumers if advised.consumers is not None else 'unknown'} now, "
-            f"{plural(advised.partitions, 'partition')}): {advised.formula}"
+            f"{counted(advised.partitions, 'partition')}): {advised.formula}"
         )
     yield from _more(len(wanted), "group to scale", "groups to scale")
 
@@ -218,7 +224,7 @@ def _offsets(offsets: Sequence[DeployedOffset]) -> str:
         for each in known[:_OFFSETS_SHOWN]
     )
     left = len(known) - _OFFSETS_SHOWN
-    return f"{shown} and {plural(left, 'more partition')}" if left > 0 else shown
+    return f"{shown} and {counted(left, 'more partition')}" if left > 0 else shown
 
 
 def _way_back(deployment: DeploymentDay) -> str:

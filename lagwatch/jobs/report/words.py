@@ -128,11 +128,6 @@ def last_seen_open(incident: ReportedIncident, day_to_ms: int) -> int | None:
     return seen_ms if incident.to_ms is None and ended_early else None
 
 
-def plural(count: int, what: str) -> str:
-    """`1 group`, `2 groups`."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
 ENOUGH_S: Final = 900.0
 """Recorded time that each side must have."""
 CLEAR: Final = 1.5
