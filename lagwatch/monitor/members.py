@@ -323,11 +323,6 @@ class Groups:
         before = self.left_ms[rows]
         self.left_ms[rows] = np.where(left, np.where(before >= 0, before, now_ms), UNKNOWN)
 
-    def came_back(self, rows: NDArray[np.integer]) -> None:
-        """These rows' offsets moved: some consumer reads them, subscribed or not."""
-        if self.left_ms is not None:
-            self.left_ms[rows] = UNKNOWN
-
     # groups that never commit
 
     def _note_uncommitted(
