@@ -63,7 +63,7 @@ class Evaluation:
             changed=self._judged.changed,
             unread=unread,
         )
-        if Judged.compares:
+        if self._judged.compared:
             self._compare(layout, rows, seen.windows.intervals)
         return ClusterSnapshot(
             cluster=cluster,

@@ -83,8 +83,8 @@ class Inputs:
 class Judged:
     """The verdicts of one cluster, in the order of its layout. One owner calls `round`."""
 
-    compares: ClassVar[bool] = False
-    """For tests: if True, each round also judges all rows, and compares."""
+    compares_every: ClassVar[int] = 0
+    """For tests: so many rounds apart all rows are judged as well, and compared; 0 never."""
 
     def __init__(self) -> None:
         self._columns = {name: np.zeros(0, dtype) for name, dtype in _TYPES.items()}
@@ -102,6 +102,12 @@ class Judged:
         """Stored rows to be judged in the next round."""
         self.changed: NDArray[np.intp] | None = None
         """Positions judged in the last round; None: all."""
+        self._rounds = 0
+
+    @property
+    def compared(self) -> bool:
+        """True if the round is one of those of which everything is judged as well."""
+        return self.compares_every > 0 and self._rounds % self.compares_every == 0
 
     def round(self, seen: Inputs, *, touched: Index, whole: bool) -> Iterator[None]:
         """Judge what may have changed; pauses between blocks of rows.
@@ -119,7 +125,8 @@ class Judged:
             again.append(self._judge(seen, part))
             yield
         self._join_readable()
-        if self.compares:
+        self._rounds += 1
+        if self.compared:
             self._compare(seen)
         self._remember(seen, chosen, np.concatenate(again))
 

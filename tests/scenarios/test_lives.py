@@ -11,6 +11,9 @@ from tests.support.lives import Life, World, broken, live, lives
 LIVES = tuple(lives((Path(__file__).parent / "lives.txt").read_text(encoding="utf-8")))
 
 
+pytestmark = pytest.mark.minutes
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first_s", [640, 670, 700, 730])
 def test_a_silence_never_seems_to_begin_earlier_than_first_measured(first_s: int) -> None:

@@ -1,6 +1,5 @@
 """A cluster of embedded brokers: start it, kill parts of it, bring them back, stop it."""
 
-import secrets
 import shutil
 import tempfile
 import time
@@ -15,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._metadata import ClusterMetadata
 
 from lagwatch.java import find_java
-from lagwatch.kafka.embedded.broker import Broker, Launcher, PortTakenError
+from lagwatch.kafka.embedded.broker import Broker, Launcher, PortTakenError, random_uuid
 from lagwatch.kafka.embedded.jars import ensure_jars
 from lagwatch.kafka.embedded.ports import LOOPBACK, answers, free_ports
 from lagwatch.kafka.embedded.settings import (
@@ -34,6 +33,8 @@ Source: KIP-1013.
 _PORTS_PER_NODE = 3
 _PORT_ATTEMPTS = 5
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+_CHECKPOINTS: dict[tuple[tuple[str, str], ...], bytes] = {}
+"""What storage begins with, by the users and properties it was made for: Kafka's tool is a JVM."""
 
 
 class EmbeddedKafka:
@@ -238,14 +239,20 @@ class EmbeddedKafka:
         self._wait_ready(self._brokers, deadline_s)
 
     def _format(self) -> None:
-        """Make the brokers' storage, all at the same time, where it is not made yet."""
-        users = self._security.users if self._security else _NOTHING
-        cluster_id = "L" + secrets.token_urlsafe(16)[1:]  # a leading "-" would be an option
+        """Make the brokers' storage where it is not made yet."""
         raw = [broker for broker in self._brokers if not broker.has_storage]
-        made = [broker.begin_format(cluster_id, users) for broker in raw]
-        for broker, succeeded in zip(raw, [each() for each in made], strict=True):
-            if not succeeded:
-                raise EmbeddedKafkaError(broker.account("could not make its storage"))
+        if not raw:
+            return
+        users = self._security.users if self._security else _NOTHING
+        cluster_id = random_uuid()
+        alike = (*sorted(users.items()), *sorted(self._properties.items()))
+        if alike not in _CHECKPOINTS:
+            first = raw.pop(0)
+            if not first.format(cluster_id, users):
+                raise EmbeddedKafkaError(first.account("could not make its storage"))
+            _CHECKPOINTS[alike] = first.checkpoint
+        for broker in raw:
+            broker.format_as(cluster_id, _CHECKPOINTS[alike])
 
     def _nodes(self, directory: Path) -> tuple[Node, ...]:
         ports = free_ports(self._count * (_PORTS_PER_NODE + len(self._listeners)))

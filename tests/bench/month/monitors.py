@@ -23,7 +23,7 @@ def new_monitor(rules: str, round_s: int) -> ClusterMonitor:
     """A monitor with the defaults of the configuration, these rules, and rounds so far apart."""
     cluster = ClusterSettings(bootstrap="month:9092", log_end_interval_s=round_s)
     if os.environ.get("MONTH_JUDGES_TWICE"):
-        Judged.compares = True
+        Judged.compares_every = 1
     settings = monitor_settings(WindowSettings(), EvaluatorSettings(), cluster)
     return ClusterMonitor("month", dataclasses.replace(settings, rules=RuleSet(rules)))
 
