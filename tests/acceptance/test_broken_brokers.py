@@ -22,7 +22,7 @@ QUICK = {"log_end_interval_s": 1, "group_interval_s": 2}
 SOON = "[evaluator]\nstop_after_s = 10\nstall_after_s = 10\n"
 """Limits of the rules that let a test see a group stop or stall."""
 _LONGER = "[evaluator]\nstop_after_s = 30\nstall_after_s = 50\n"
-RESTARTS = rounds(20, quick=6)
+RESTARTS = rounds(20, quick=4)
 
 
 def _watch(served: Served, group: str, seen: set[str], until_s: float) -> None:
@@ -40,6 +40,7 @@ def _asked_since(served: Served, at_s: float) -> bool:
     return age_s is not None and age_s < time.monotonic() - at_s
 
 
+@pytest.mark.thorough
 def test_a_broker_of_three_that_dies_makes_no_false_verdict(three_brokers: EmbeddedKafka) -> None:
     kafka = three_brokers
     topic, group = create_topic(kafka, "replicated", partitions=6), unique("healthy")

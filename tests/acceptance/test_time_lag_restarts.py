@@ -22,7 +22,7 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.minutes
 
 _KINDS: Final = ("steady", "append_time", "idle")
-_RESTARTS: Final = rounds(20, quick=6)
+_RESTARTS: Final = rounds(20, quick=4)
 _TRAFFIC_S: Final = 4.0
 _ANSWERED_S: Final = 30.0
 """Brokers are asked for times within so long where no checkpoint has them; a second is usual."""
