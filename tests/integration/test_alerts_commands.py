@@ -60,7 +60,7 @@ def test_what_was_given_up_is_counted_after_a_restart_and_sent_by_a_command(
         with running(committing(kafka, group, topic, lambda _: 1, every_s=1.0)):
             with service() as served:
                 served.wait_ready()
-                eventually(lambda: undelivered(served) == 1, "the metric", timeout_s=120)
+                eventually(lambda: undelivered(served) == 1, "the metric", timeout_s=240)
                 eventually(
                     lambda: len(listed(served, "notices", "--state", "dead")) == 1,
                     "it is given up, after it was tried again",

@@ -98,7 +98,7 @@ def test_a_monitor_that_fails_is_begun_again_from_its_checkpoint(scene: Scene) -
         health = scene.health("east")
         assert not health.ready
         assert health.problems[0].startswith("monitor: the monitor of east failed 1 time (")
-        assert scene.health("west").ready
+        await scene.until(lambda: scene.health("west").ready)  # on a busy machine it may be stale
         assert not any(problem.startswith("monitor") for problem in scene.health("west").problems)
         await scene.until(lambda: scene.health("east").ready)
         assert int(service.monitors["east"].windows.count.sum()) == commits

@@ -110,8 +110,8 @@ class Scene:
             status = served.status(group) or {"partitions": [{}]}
             (partition,) = status["partitions"]
             # a group that reads all there is may be a second behind
-            rule = "" if group == self.up else partition.get("rule")
-            found[group] = (partition.get("status"), rule)
+            well = group == self.up and partition.get("status") == "OK"
+            found[group] = (partition.get("status"), "" if well else partition.get("rule"))
         return found
 
     def since(self, served: Served, group: str) -> int:
