@@ -257,7 +257,9 @@ def _silent_before_start(rows: Rows) -> Bools:
     # a group that has had a member since then, and has not moved, is not a job between two runs
     without = pace.held_s[rows.row] == 0
     may_be: Bools = (new & may_rest & without) | ran | once
-    return may_be & rows.overdue & ~pace.down[rows.row]
+    may_be &= rows.overdue & ~pace.down[rows.row]
+    # who commits the same offset again and again is not between two runs
+    return may_be & ~rows.commits_on if may_be.any() else may_be
 
 
 def _ran_once(rows: Rows) -> Bools:
@@ -654,7 +656,8 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
             "first saw it: a batch job between two runs, or stopped. It is no STOP for a day and "
             "an hour, unless it was seen to work for longer than it has been silent. The same "
             "holds after its first runs, when its members left right behind a commit, and of a new "
-            "group after a first run of less than two minutes."
+            "group after a first run of less than two minutes. Not while the group goes on "
+            "committing the same offset."
         ),
         evidence=(
             *_LAG,
