@@ -16,6 +16,7 @@ from lagwatch.config.files import version
 from lagwatch.config.server import ProxySettings, ServerSettings
 from lagwatch.config.tokens import Token, hashed, read_tokens
 from lagwatch.errors import ConfigError
+from lagwatch.log import AUDIT
 from lagwatch.ports.access import COOKIE, EVERYBODY, NOBODY, Caller, Scope
 
 _LOOK_EVERY_S: Final = 1.0
@@ -24,6 +25,7 @@ _MOST_HOSTS: Final = 1000
 _COOKIE: Final = COOKIE.encode()
 
 _log = structlog.get_logger(__name__)
+_audit = structlog.get_logger(AUDIT)
 
 
 class AccessControl:
@@ -63,7 +65,9 @@ class AccessControl:
         return self._holder(token.encode())
 
     def note(self, caller: Caller, peer: str, method: str, path: str, status: int) -> None:
-        _log.info("http_order", by=caller.name, peer=peer, method=method, path=path, status=status)
+        _audit.info(
+            "http_order", by=caller.name, peer=peer, method=method, path=path, status=status
+        )
 
     def _authorized(self, header: bytes) -> Caller:
         kind, _, given = header.partition(b" ")

@@ -22,6 +22,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum, unique
 
+from lagwatch.hiding import hide
+
 
 class LagwatchError(Exception):
     """Base of all exceptions that lagwatch raises."""
@@ -122,7 +124,7 @@ class HistoryError(LagwatchError):
         self.store = store
         self.kind = kind
         self.retryable = retryable
-        super().__init__(message)
+        super().__init__(hide(message))
 
 
 @unique
@@ -167,7 +169,7 @@ class NotifyError(LagwatchError):
         self.retry_after_s = retry_after_s
         """When the receiver wants to be asked again; None when it did not say."""
         self.refusal = refusal or (Refusal.UNAVAILABLE if retryable else Refusal.CONTENT)
-        super().__init__(message)
+        super().__init__(hide(message))
 
 
 class JobError(LagwatchError):

@@ -4,7 +4,6 @@ Records of libraries that use the standard library's logging come out in the sam
 """
 
 import logging
-import re
 import sys
 from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any, Final, TextIO
@@ -13,6 +12,7 @@ import orjson
 import structlog
 
 from lagwatch.errors import NotFoundError
+from lagwatch.hiding import hide, remember
 
 TRACE: Final = 5
 _LEVELS: Final[Mapping[str, int]] = {
@@ -27,9 +27,8 @@ _ALIASES: Final[Mapping[str, str]] = {"warn": "warning", "critical": "fatal"}
 
 _OURS: Final = ("lagwatch", "lagwatch_api")
 """First parts of the names of loggers whose records are written at every level."""
-_HIDDEN: Final = "***"
-_SHORTEST_HIDDEN: Final = 6
-"""Characters; a shorter secret would hide parts of ordinary words."""
+AUDIT: Final = "lagwatch.audit"
+"""The logger of who changed what: its events are written at every level."""
 
 # Typing of structlog: an event holds values of any type.
 _Event = MutableMapping[str, Any]
@@ -46,7 +45,7 @@ def configure(
 
     `form` is `json`, `console` or `auto` (JSON unless the stream is a terminal); the stream is
     stderr. Before any call structlog writes with its own defaults. `secrets` are hidden wherever
-    they occur in a line: a library may quote the URL that it could not reach.
+    they occur in a line, as in all texts that `lagwatch.hiding` looks at.
 
     Raises:
         NotFoundError: no such level.
@@ -56,12 +55,16 @@ def configure(
     console = form == "console" or (form == "auto" and colours)
     handler = logging.StreamHandler(target)
     form_of = _console(colours=colours) if console else _json()
-    handler.setFormatter(_WithoutSecrets(form_of, secrets))
+    known = {*secrets}
+    # in a JSON line quotes, backslashes and line feeds are escaped
+    remember(known | {orjson.dumps(text).decode()[1:-1] for text in known})
+    handler.setFormatter(_WithoutSecrets(form_of))
     handler.addFilter(_is_written)
     logging.addLevelName(TRACE, "TRACE")
     root = logging.getLogger()
     root.handlers[:] = [handler]
     set_level(level)
+    logging.getLogger(AUDIT).setLevel(logging.INFO)
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -101,19 +104,12 @@ def _is_written(record: logging.LogRecord) -> bool:
 class _WithoutSecrets(logging.Formatter):
     """Another formatter's line with secrets replaced."""
 
-    def __init__(self, form: logging.Formatter, secrets: Iterable[str]) -> None:
+    def __init__(self, form: logging.Formatter) -> None:
         super().__init__()
         self._form = form
-        long = {text for text in secrets if len(text) >= _SHORTEST_HIDDEN}
-        # in a JSON line quotes, backslashes and line feeds are escaped
-        written = long | {orjson.dumps(text).decode()[1:-1] for text in long}
-        # the longest first: one secret may be a part of another
-        ordered = sorted(written, key=len, reverse=True)
-        self._secret = re.compile("|".join(map(re.escape, ordered))) if ordered else None
 
     def format(self, record: logging.LogRecord) -> str:
-        line = self._form.format(record)
-        return self._secret.sub(_HIDDEN, line) if self._secret is not None else line
+        return hide(self._form.format(record))
 
 
 def _word(level: str) -> str:

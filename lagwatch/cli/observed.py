@@ -43,8 +43,10 @@ def observed(
         settings = settings.model_copy(update={"clusters": {cluster: settings.clusters[cluster]}})
 
     from lagwatch import log, service
+    from lagwatch.config.walk import hidden_texts
 
-    log.configure(level="fatal", form=settings.log.format)  # `problems` say what is wrong
+    # `problems` say what is wrong
+    log.configure(level="fatal", form=settings.log.format, secrets=hidden_texts(settings))
     return service.observe(settings, wait_s=wait_s, for_s=for_s)
 
 

@@ -6,7 +6,7 @@
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, SecretStr
@@ -32,6 +32,8 @@ REVEAL: Final = "reveal_secrets"
 _URL: Final = re.compile(
     r"(?P<scheme>[A-Za-z][\w+.-]*)://(?P<host>[^/?#;\\]*)(?P<rest>.*)", re.DOTALL
 )
+_LONG: Final = 12
+"""Characters; shorter parts of a path, and those without a digit, are names more often."""
 _PLACEHOLDER: Final = re.compile(r"\{[{%].*?[}%]\}", re.DOTALL)
 _USER: Final = re.compile(r"[^\s\"',]+:[^\s\"',]*@")
 _SECRET_NAME: Final = re.compile(
@@ -67,7 +69,8 @@ class Secret(SecretStr):
 
     def hidden_parts(self) -> tuple[str, ...]:
         """The parts of the value that `shown` leaves out; they must not be in a log."""
-        return (self.get_secret_value(),)
+        whole = self.get_secret_value()
+        return (whole, *_url_parts(whole))
 
     def _display(self) -> str:
         return self.shown(self.get_secret_value())
@@ -119,13 +122,25 @@ class Url(Secret):
         return f"{scheme}://{cut}{server}" + (f"/{_CUT}" if rest.strip("/") else rest)
 
     def hidden_parts(self) -> tuple[str, ...]:
-        parts = _URL.fullmatch(self.get_secret_value())
-        if parts is None:
-            return super().hidden_parts()
-        user = parts["host"].rpartition("@")[0]
-        # what a template puts in is not known here
-        fixed = _PLACEHOLDER.split(parts["rest"])
-        return (*fixed, user, user.partition(":")[2])
+        return _url_parts(self.get_secret_value()) or super().hidden_parts()
+
+
+def _url_parts(text: str) -> tuple[str, ...]:
+    """What may be secret in a URL; () if the text is none."""
+    parts = _URL.fullmatch(text)
+    if parts is None:
+        return ()
+    user = parts["host"].rpartition("@")[0]
+    # what a template puts in is not known here
+    fixed = _PLACEHOLDER.split(parts["rest"])
+    return (*fixed, *_long_parts(fixed), user, user.partition(":")[2])
+
+
+def _long_parts(fixed: Iterable[str]) -> Iterator[str]:
+    """Parts of a path or query that may be keys: a server may quote only the last."""
+    for part in (part for text in fixed for part in re.split(r"[/?&=#]", text)):
+        if len(part) >= _LONG and re.search(r"\d", part):
+            yield part
 
 
 class Place(Url):

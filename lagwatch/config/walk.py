@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from functools import cache
 from typing import Annotated, Final, TypeVar, cast, get_args, get_origin
+from urllib.parse import quote, unquote
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -76,9 +77,11 @@ def alternatives() -> dict[str, str]:
 
 
 def hidden_texts(settings: Section) -> Iterator[str]:
-    """Every text of the settings that must not be printed."""
-    for value in _values(settings):
-        yield from value.hidden_parts()
+    """Every text of the settings that must not be printed, also as it stands in a URL."""
+    for part in (part for value in _values(settings) for part in value.hidden_parts()):
+        yield part
+        yield quote(part)
+        yield unquote(part)  # as a server quotes it that has read the URL
 
 
 def section(field: FieldInfo) -> type[Section] | None:

@@ -196,6 +196,10 @@ class LocalFolder:
                 return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
             except (FileNotFoundError, NotADirectoryError):
                 return []
+            except OSError as error:
+                if error.errno == errno.ENAMETOOLONG:  # so there is none of that name
+                    return []
+                raise
 
     def open(self, path: str) -> Any:  # noqa: ANN401
         with reported("read", self._root / path):

@@ -344,6 +344,8 @@ def _is_full(error: sqlite3.Error) -> bool:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
+    if path.parent.is_dir() and not path.exists():
+        path.touch(mode=0o600)  # the files beside it get the same mode
     connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_S)
     try:
         _prepare(connection)

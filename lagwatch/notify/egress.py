@@ -10,13 +10,13 @@ import socket
 import ssl
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from ipaddress import ip_address
 from typing import Any
 
 import httpcore
 import httpx
 
 from lagwatch.config.alerts_channels import HttpChannelSettings
+from lagwatch.notify.public_address import is_public
 
 
 def transport(settings: HttpChannelSettings, tls: ssl.SSLContext) -> httpx.AsyncHTTPTransport:
@@ -60,7 +60,7 @@ async def _public_address(host: str, port: int) -> str:
     except OSError as error:
         raise httpcore.ConnectError(str(error)) from error
     addresses = [str(where[0]) for *_, where in found]
-    private = next((address for address in addresses if not ip_address(address).is_global), None)
+    private = next((address for address in addresses if not is_public(address)), None)
     if private is not None:
         raise httpcore.ConnectError(f"{host} is {private}, and private_networks = false")
     return addresses[0]

@@ -29,6 +29,8 @@ from lagwatch.notify.words import cut, details, headline, instant
 if TYPE_CHECKING:  # loaded with the first template: the configuration alone needs none of it
     from jinja2 import Environment, Template, nodes
 
+_LONGEST_TEXT: Final = 8 << 20
+"""Characters; far more than any receiver takes."""
 VARIABLES: Final = (
     *("message", "notices", "notice", "verdict", "subject", "text", "tone", "entries", "open_now"),
 )
@@ -128,6 +130,8 @@ class Renderer:
             text = self._template.render(given)
         except Exception as error:  # a template can fail in any way
             raise RenderError(str(error)) from error
+        if len(text) > _LONGEST_TEXT:
+            raise RenderError(f"it makes a text of {len(text):,} characters: too long to be sent")
         if not self._is_url:
             return text
         from lagwatch.notify.url_template import finished

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
-from ipaddress import ip_address
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
@@ -16,6 +15,7 @@ from lagwatch.config.alerts_channels import (
 from lagwatch.config.secret import HIDDEN, Url
 from lagwatch.errors import Fault
 from lagwatch.notify.channels.registry import kind_of
+from lagwatch.notify.public_address import is_public
 
 _MARKS: Final = ("{{", "{%")
 """Begin what a template puts in."""
@@ -157,6 +157,6 @@ def _is_private(host: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
-        return not ip_address(host).is_global
+        return not is_public(host)
     except ValueError:
         return False

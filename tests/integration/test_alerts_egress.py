@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
+from lagwatch.config.walk import hidden_texts
 from lagwatch.errors import NotifyError, Refusal
+from lagwatch.hiding import remember
 from lagwatch.notify.channels.http import HttpSender
 from lagwatch.notify.channels.webhook import WebhookSettings
 from tests.support.receiver import Reply, receiving
@@ -50,12 +52,48 @@ def test_another_host_is_never_connected_to(options: dict[str, object], reason: 
     assert receiver.requests == []
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.1", "[::ffff:127.0.0.1]"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("localhost", "127.1", "[::ffff:127.0.0.1]"),
+        *("[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[::127.0.0.1]"),
+    ],
+)
 def test_other_names_of_this_machine_are_refused_too(host: str) -> None:
-    with receiving() as receiver, pytest.raises(NotifyError):
+    with receiving() as receiver, pytest.raises(NotifyError, match="private_networks = false"):
         sent(f"http://{host}:{receiver.url.rpartition(':')[2]}/", private_networks=False)
 
     assert receiver.requests == []
+
+
+@pytest.mark.parametrize("status", [200, 404])
+@pytest.mark.parametrize("quoted", ["/services/T0/B0/Zsecret", "B0/Zkey-0123456789", "/a%20b/c+d"])
+def test_a_receiver_that_quotes_the_path_gives_no_secret_away(status: int, quoted: str) -> None:
+    with receiving(Reply(status=status, body=f"cannot take {quoted} now")) as receiver:
+        url = f"{receiver.url}{'' if quoted.startswith('/') else '/'}{quoted}"
+        settings = WebhookSettings.model_validate({"url": url})
+        remember(hidden_texts(settings))
+
+        said = answer(url, settings)
+
+    assert receiver.requests[0].path.endswith(quoted)
+    assert "***" in said
+    assert quoted.rpartition("/")[2] not in said
+
+
+def answer(url: str, settings: WebhookSettings) -> str:
+    """What the receiver is said to have answered, or why it is refused."""
+
+    async def send() -> str:
+        sender = HttpSender("hook", settings)
+        try:
+            return await sender.send("POST", url, body=b"{}", headers={})
+        except NotifyError as error:
+            return str(error)
+        finally:
+            await sender.close()
+
+    return asyncio.run(send())
 
 
 @pytest.mark.parametrize(

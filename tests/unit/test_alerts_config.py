@@ -11,6 +11,7 @@ from lagwatch.config.load import load, load_with_origins
 from lagwatch.config.show import as_toml
 from lagwatch.errors import ConfigError
 from lagwatch.notify.channels.slack import SlackSettings
+from lagwatch.notify.render import Templates
 from lagwatch.notify.review_policies import covers
 from tests.support.receiver import Reply, receiving
 
@@ -160,6 +161,12 @@ def test_a_key_that_is_empty_or_missing_is_one_fault(tmp_path, key) -> None:
     checked = CliRunner().invoke(app, ["config", "check", "-c", str(path)])
 
     assert "the configuration has a fault" in checked.stderr
+
+
+def test_a_template_whose_text_nobody_takes_is_refused() -> None:
+    (fault,) = Templates().faults("alerts.webhook.h.body", "{{ 'x' * 99999999 }}")
+
+    assert "makes a text of 99,999,999 characters" in fault.problem
 
 
 def test_config_check_says_where_a_template_ends_too_early(tmp_path) -> None:

@@ -201,3 +201,12 @@ def test_a_file_of_a_newer_version_asks_for_that_version(tmp_path: Path) -> None
 
     with pytest.raises(ConfigError, match="Start the version of lagwatch that wrote it"):
         Database(path, now_ms=1)
+
+
+def test_only_the_owner_may_read_the_file_and_its_log(tmp_path: Path) -> None:
+    with Database(tmp_path / "alerts.sqlite", now_ms=0):
+        files = {file.name: file.stat().st_mode & 0o077 for file in tmp_path.glob("*.sqlite*")}
+
+    files.pop("alerts.sqlite.lock")  # is empty
+    assert files.keys() > {"alerts.sqlite"}
+    assert set(files.values()) == {0}

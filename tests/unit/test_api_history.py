@@ -17,7 +17,7 @@ from lagwatch_api import create_app
 from lagwatch_api.v1 import history
 from lagwatch_api.v1.pages import Form, wanted_form
 from lagwatch_api.v1.wording import duration_ms, instant_ms
-from tests.support.api_doubles import GivenQueries, GivenSettings, RecordingCommands
+from tests.support.api_doubles import GivenCluster, GivenQueries, GivenSettings, RecordingCommands
 from tests.support.history import (
     NOON_MS,
     events,
@@ -63,10 +63,9 @@ def server(app: FastAPI) -> Iterator[Served]:
 
 
 def _app(queries) -> FastAPI:
-    app = create_app(
-        GivenQueries({}), RecordingCommands(), GivenSettings(), hostname="h", version="1"
-    )
-    app.include_router(history.router(queries, GivenQueries({}), now_ms=lambda: NOON_MS + HOUR_MS))
+    watched = GivenQueries({"here": GivenCluster()})  # the cluster, and none of its groups
+    app = create_app(watched, RecordingCommands(), GivenSettings(), hostname="h", version="1")
+    app.include_router(history.router(queries, watched, now_ms=lambda: NOON_MS + HOUR_MS))
     return app
 
 

@@ -81,6 +81,14 @@ def test_a_group_that_nobody_recorded_has_an_empty_grid(store: ParquetStore) -> 
     assert column(page, "lag_max") == [None] * 6
 
 
+def test_a_name_longer_than_a_folder_can_have_is_a_cluster_without_rows(
+    store: ParquetStore,
+) -> None:
+    page = asyncio.run(reader_of(store).group("a" * 300, "billing", _ask(step_ms=0)))
+
+    assert page.size == 0
+
+
 def test_without_a_step_a_few_hundred_points_are_given(store: ParquetStore) -> None:
     for hours, step_ms in ((1, 30_000), (24, 300_000), (24 * 30, 7_200_000)):
         page = group(store, to_ms=NOON_MS + hours * HOUR_MS)

@@ -59,6 +59,17 @@ def test_the_console_is_for_people() -> None:
     assert not stream.getvalue().startswith("{")
 
 
+def test_who_changed_what_is_written_at_every_level() -> None:
+    stream = io.StringIO()
+    log.configure(level="info", stream=stream)
+    log.set_level("fatal")
+
+    structlog.get_logger("lagwatch.other").error("hidden")
+    structlog.get_logger(log.AUDIT).info("http_order", by="anna")
+
+    assert [(line["event"], line["by"]) for line in lines(stream)] == [("http_order", "anna")]
+
+
 def test_the_level_can_change_while_loggers_are_in_use() -> None:
     stream = io.StringIO()
     log.configure(level="info", stream=stream)

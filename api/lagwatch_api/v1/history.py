@@ -164,10 +164,9 @@ class _Known:
 
     def _is_watched(self, cluster: str, group: str) -> bool:
         try:
-            self._queries.info(cluster, group)
+            return group in self._queries.groups(cluster)
         except NotFoundError:
             return False
-        return True
 
 
 def _is_empty(page: HistoryPage) -> bool:

@@ -14,6 +14,7 @@ from lagwatch import __version__
 from lagwatch.config.alerts_channels import AuthenticatedSettings, HttpChannelSettings
 from lagwatch.config.section import MAX_PORT
 from lagwatch.errors import ConfigError, Fault, NotifyError, Refusal
+from lagwatch.hiding import hide
 from lagwatch.notify.channels.base import ChannelLimits
 from lagwatch.notify.notice import Message, ReportMessage
 
@@ -114,7 +115,7 @@ class HttpSender:
         if response.is_success and refused is not None and text is not None:
             why = refused(status, text.strip())
         if why is None:
-            return shown
+            return hide(shown)
         if response.is_success and why is Refusal.NOT_ACCEPTED:
             shown = f"{shown} (no answer of a receiver of this kind: is the address right?)"
         raise NotifyError(

@@ -1,0 +1,23 @@
+"""Which addresses are public."""
+
+from ipaddress import IPv4Address, IPv6Network, ip_address
+from typing import Final
+
+_HOLDS_IPV4: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
+"""Of NAT64 (RFC 6052), and the old IPv4-compatible ones (RFC 4291): they end in an IPv4 address."""
+
+
+def is_public(address: str) -> bool:
+    """True if the address is public, and so is each IPv4 address that it stands for.
+
+    Raises:
+        ValueError: it is no address.
+    """
+    whole = ip_address(address)
+    if isinstance(whole, IPv4Address):
+        return whole.is_global
+    inner = [whole.ipv4_mapped, whole.sixtofour, *(whole.teredo or ())]
+    if any(whole in network for network in _HOLDS_IPV4):
+        inner.append(IPv4Address(whole.packed[-4:]))
+    known = [each for each in inner if each is not None]
+    return all(each.is_global for each in known) if known else whole.is_global
