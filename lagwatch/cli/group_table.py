@@ -29,6 +29,8 @@ _LEFT_OUT: Final[Sequence[str]] = (
 """On a narrow screen, in this order. The cluster only where there is one."""
 _BELOW: Final = frozenset({"CAUSE", "READABLE", "LOST", "TREND", "CATCHES UP"})
 """In a line below each group that has them, where one of the first three has no room."""
+_GOING: Final = frozenset({"TREND", "CATCHES UP"})
+"""Below each group in trouble where they have no room."""
 _INDENT: Final = "    "
 _NAME_LENGTH: Final = 24
 """Minimum width of a longer name of a group; other columns are left out to keep it."""
@@ -100,11 +102,11 @@ def table(
     if width is None:
         shown = [title for title in _COLUMNS if title in (*_titles(lines), "GROUP")]
         return _piped(lines, rows, shown)
-    widths, stacked = _layout(lines, rows, width, clusters=clusters)
+    widths, below = _layout(lines, rows, width, clusters=clusters)
     shown = [title for title in _COLUMNS if title in widths]
     drawn = [_row({each: Text(_named(each, lines)) for each in shown}, widths, style="bold")]
     for line, row in zip(lines, rows, strict=True):
-        its = [_row(row, widths), *map(plain, _below(line, width, stacked=stacked))]
+        its = [_row(row, widths), *map(plain, _below(line, width, below))]
         if room and len(drawn) + len(its) > room + 1:
             break
         drawn += its
@@ -117,9 +119,9 @@ def table(
 def last_that_fit(lines: Sequence[Line], *, width: int, room: int, clusters: int) -> int:
     """How many of the last lines fit into `room`."""
     last = lines[-room:]
-    _, stacked = _layout(last, [_cells(line) for line in last], width, clusters=clusters)
-    below = (len(_below(line, width, stacked=stacked)) for line in reversed(last))
-    heights = accumulate(1 + number for number in below)
+    _, below = _layout(last, [_cells(line) for line in last], width, clusters=clusters)
+    further = (len(_below(line, width, below)) for line in reversed(last))
+    heights = accumulate(1 + number for number in further)
     return max(1, sum(height <= room for height in heights))
 
 
@@ -139,21 +141,21 @@ def _titles(lines: Sequence[Line]) -> list[str]:
 
 def _layout(
     lines: Sequence[Line], rows: Sequence[Mapping[str, Text]], width: int, *, clusters: int
-) -> tuple[dict[str, int], bool]:
-    """Characters of each column that is shown, and whether some are below their groups instead."""
+) -> tuple[dict[str, int], frozenset[str]]:
+    """Characters of each column that is shown, and the columns that are below groups instead."""
     several = max(clusters, len({line.cluster for line in lines})) > 1
     titles = _titles(lines)
     widths = _widths(rows, titles, width, several=several)
     longest = max((row["CAUSE"].cell_len for row in rows), default=0)
-    stacked = widths.get("CAUSE", 0) < longest or not {"READABLE", "LOST"}.isdisjoint(
-        set(titles) - set(widths)
-    )
-    if stacked:
+    left_out = set(titles) - set(widths)
+    below = _BELOW & left_out & _GOING
+    if widths.get("CAUSE", 0) < longest or left_out & {"READABLE", "LOST"}:
+        below = _BELOW
         titles = [title for title in titles if title not in _BELOW]
         widths = _widths(rows, titles, width, several=several)
     name = max(_SHORTEST_NAME, width - sum(widths.values()) - 2 * len(widths))
     longest = max((row["GROUP"].cell_len for row in rows), default=0)
-    return widths | {"GROUP": min(name, max(longest, len("GROUP")))}, stacked
+    return widths | {"GROUP": min(name, max(longest, len("GROUP")))}, below
 
 
 def _row(cells: Mapping[str, Text], widths: Mapping[str, int], style: str = "") -> Text:
@@ -164,18 +166,20 @@ def _row(cells: Mapping[str, Text], widths: Mapping[str, int], style: str = "") 
     return in_columns(drawn, [widths[title] for title in shown], right=right, style=style)
 
 
-def _below(line: Line, width: int, *, stacked: bool) -> Sequence[str]:
+def _below(line: Line, width: int, below: frozenset[str]) -> Sequence[str]:
     """Lines below a group: what it lost, why it is in trouble, what of it is unknown and why.
 
-    Without `stacked` only what never has a column.
+    Only what has no column, or is one of the columns `below`.
     """
     said: list[str] = []
     cause = _cause(line)
-    if stacked:
+    if "CAUSE" in below:
         said += losses(line)
         if cause:
             title = "cause: " if line.cause else "rule: " if line.rule else ""
-            said += [title + cause, *outlook(line)]
+            said += [title + cause]
+    if cause and below & _GOING:
+        said += outlook(line)
     if line.unknown_because:
         said.append(f"unknown: {line.unknown_because}")
     return wrap("; ".join(said), width, initial_indent=_INDENT, subsequent_indent=_INDENT)

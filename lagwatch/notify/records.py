@@ -15,7 +15,7 @@ from lagwatch.errors import AmbiguousError, InputError, NotFoundError
 from lagwatch.notify.database import Database
 from lagwatch.notify.notice import Notice, checked_ms, level, unpack
 from lagwatch.notify.store import SUMMARY, WAITING_AGAIN, WAITING_ANEW, log_not_readable
-from lagwatch.notify.words import behind, cut, headline
+from lagwatch.notify.words import behind, cause_then, cut, headline
 from lagwatch.ports.alerts import (
     IncidentAsk,
     IncidentRecord,
@@ -174,7 +174,7 @@ class AlertRecords:
             verdict=summary if notice is None else notice.verdict,
             headline="" if notice is None else headline(notice),
             behind_now=_behind_now(notice),
-            cause="" if notice is None or notice.cause is None else notice.cause["sentence"],
+            cause="" if notice is None else cause_then(notice),
             transitions=transitions,
         )
 

@@ -379,6 +379,14 @@ def clock_time(notice: Notice, at_ms: int | None = None) -> str:
     return since.strftime("%H:%M:%S %Z" if recent else "%Y-%m-%d %H:%M %Z")
 
 
+def cause_then(notice: Notice) -> str:
+    """The cause, with the time it was found at if that is a while ago; "" without one."""
+    if notice.cause is None:
+        return ""
+    said = str(notice.cause["sentence"])
+    return f"{said} (as of {_seen_at(notice)})" if notice.late else said
+
+
 def _as_of(notice: Notice) -> str:
     """Of figures that are old when they are sent: of when they are, and what they are now; "".
 
@@ -386,14 +394,19 @@ def _as_of(notice: Notice) -> str:
     """
     if not notice.late:
         return ""
-    seen = datetime.fromtimestamp(notice.at_ms / 1000, ZoneInfo(notice.zone))
-    recent = notice.sent_ms - notice.at_ms < _HALF_A_DAY_MS
-    when = seen.strftime("%H:%M %Z" if recent else "%Y-%m-%d %H:%M %Z")
+    when = _seen_at(notice)
     if notice.newest is None:
         return f" (as of {when})"
     lag = "readable_lag" if notice.verdict.get("lost") else "total_lag"
     now = behind({**notice.newest, "total_lag": notice.newest[lag]})
     return f" (at {when}; now {', '.join(now)})"
+
+
+def _seen_at(notice: Notice) -> str:
+    """The time of the notice's figures, in its zone; with the day if that is not today's."""
+    seen = datetime.fromtimestamp(notice.at_ms / 1000, ZoneInfo(notice.zone))
+    recent = notice.sent_ms - notice.at_ms < _HALF_A_DAY_MS
+    return seen.strftime("%H:%M %Z" if recent else "%Y-%m-%d %H:%M %Z")
 
 
 def before(incident: Earlier, zone: str) -> str:

@@ -696,6 +696,25 @@ class TestTenThousandGroups:
         assert seen == ["steady", "+0.05/s"]
         assert texts == ["keeps up", "never at this rate", "never at this rate"]
 
+    def test_growth_is_that_of_now_and_trouble_began_with_its_incident(
+        self, browser: Browser, url: str
+    ) -> None:
+        browser.open(url)
+        words = "const { trend } = await import('/ui/trends.js'); const { inTroubleSince } = "
+        words += "await import('/ui/alerts.js'); "
+        curve = {"lags": [600, 600, 600, 600, 600, 1200, 1800, 2400], "stepMs": 60_000}
+        measured = {**curve, "speed": {"lag_trend_per_s": 12.5}}
+        unknown = {**curve, "speed": {"lag_trend_per_s": None}}
+
+        seen = browser.run(words + "return given[0].map((one) => trend(one))", [measured, unknown])
+        since = browser.run(
+            words + "return given[0].map(([judged, opened]) => inTroubleSince(judged, opened))",
+            [[9000, {"since_ms": 4000}], [9000, None], [None, {"since_ms": 4000}]],
+        )
+
+        assert seen == ["+13/s", "+10/s"], "of what was before the trouble nothing counts"
+        assert since == [4000, 9000, None]
+
     def test_no_title_and_no_verdict_of_the_list_is_cut_off(
         self, browser: Browser, url: str
     ) -> None:

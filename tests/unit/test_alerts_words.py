@@ -27,7 +27,7 @@ from lagwatch.notify.own import Condition, OwnIncidents, SteadyClock, unseen
 from lagwatch.notify.sample import sample_messages
 from lagwatch.notify.verdict import behind_json, figures_json
 from lagwatch.notify.window_curve import window_curve
-from lagwatch.notify.words import clock_time, details, growth, headline, lead
+from lagwatch.notify.words import cause_then, clock_time, details, growth, headline, lead
 from lagwatch.ports.queries import ClusterHealth, GroupDetail, PartitionDetail, Partitions
 from lagwatch.query import SnapshotQueries
 from tests.support.alert_situations import AT_MS, situations
@@ -99,6 +99,15 @@ def test_what_is_left_to_read_at_an_end_says_of_when() -> None:
 
     assert "9,040 messages left to read (as of 02:18 CET)" in headline(late)
     assert "Left to read: 9,040 messages (as of 02:18 CET)." in text(late)
+
+
+def test_a_cause_that_was_found_a_while_ago_says_when() -> None:
+    stopped = SITUATIONS["stopped"].sent_at(AT_MS + 61_000).notices[0]
+    now = replace(stopped, sent_ms=stopped.at_ms)
+
+    assert stopped.cause is not None
+    assert cause_then(now) == stopped.cause["sentence"]
+    assert cause_then(stopped) == f"{stopped.cause['sentence']} (as of 01:53 CET)"
 
 
 def test_a_day_later_it_says_the_day() -> None:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -334,8 +335,9 @@ class TestView:
 
         text = drawn(LastAnswer(lines=(bad,)), TopView(), width=80)
 
-        row = next(each for each in text.splitlines() if "mailer" in each)
+        row, below = next(pairwise(text[text.index("REWIND") :].splitlines()))
         assert "stuck on record" in row
+        assert below.strip() == "lag +19.8/s; does not catch up", "their columns have no room"
         assert max(len(each) for each in text.splitlines()) <= 80
 
     def test_the_lag_of_a_group_that_keeps_up_wobbles_without_a_trend(self) -> None:

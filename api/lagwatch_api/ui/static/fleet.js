@@ -1,5 +1,6 @@
 // The list of all groups: sorted, filtered, arranged, and only what is on the screen is in the document.
 
+import { inTroubleSince } from "./alerts.js";
 import { ask } from "./ask.js";
 import { go, read } from "./place.js";
 import { COLUMNS, fillGroup, fillHeading, handle, isBad, line, place } from "./rows.js";
@@ -28,7 +29,7 @@ const narrow = matchMedia("(max-width: 720px)");
 
 /** A group of which nothing is known any more but its open incident: its cluster was not seen since lagwatch started. */
 const remembered = ({ cluster, group, since_ms }) => ({
-  cluster, group, since: since_ms, atLeast: false, remembered: true, stale: true,
+  cluster, group, judgedSince: since_ms, since: since_ms, atLeast: false, remembered: true, stale: true,
   key: `${cluster}\n${group}`, find: `${group}\n${cluster}`.toLowerCase(),
   status: "UNKNOWN", worst: "UNKNOWN", state: "", unknown: 0, judged: TROUBLE.UNKNOWN,
   lag: null, readable: null, time: null, members: null, lagRank: -1, timeRank: -1,
@@ -110,8 +111,9 @@ export class Fleet {
           stale: cells[at.stale],
           bound: cells[at.time_lag_bound],
           reason: cells[at.time_lag_reason],
+          judgedSince: cells[at.since_ms],
           since: cells[at.since_ms],
-          atLeast: cells[at.since_at_least],
+          judgedAtLeast: cells[at.since_at_least],
           find: `${group}\n${cluster}`.toLowerCase(),
           judged: TROUBLE[cells[at.worst]] ?? 2,
           lagRank: lag ?? -1,
@@ -131,6 +133,8 @@ export class Fleet {
     for (const entry of this.#all) {
       entry.incident = this.#alerts.incident(entry.cluster, entry.group);
       entry.trouble = Math.max(entry.judged, OF_INCIDENT[entry.incident?.severity] ?? 0);
+      entry.since = inTroubleSince(entry.judgedSince, entry.incident);
+      entry.atLeast = entry.judgedAtLeast && entry.since === entry.judgedSince;
     }
     this.#sortedBy = "";
   }

@@ -1,5 +1,6 @@
 // One group: the verdict with its evidence, the window, every partition, incidents, the past.
 
+import { inTroubleSince } from "./alerts.js";
 import { ask, segment } from "./ask.js";
 import { Chart } from "./charts.js";
 import { Incidents } from "./incidents.js";
@@ -24,11 +25,13 @@ export class Group {
   #again = false;
   #parts = {};
   #past = new Past(() => this.#path());
+  #alerts;
   #incidents;
   #historyAt = -Infinity;
 
   constructor(live, alerts) {
     this.#live = live;
+    this.#alerts = alerts;
     this.#incidents = new Incidents(alerts);
   }
 
@@ -171,10 +174,11 @@ export class Group {
 
   #facts(answer) {
     const left = answer.left_behind_lag ? `${number(answer.left_behind_lag)} of it in topics left behind` : "";
+    const since = inTroubleSince(answer.since_ms, this.#alerts.incident(answer.cluster, answer.group));
     const facts = [
       ["Lag", lagOfGroup(answer.lag, answer.unknown_partitions), [readable(answer.lag, answer.readable_lag), left, notKnown(answer.partitions)].filter(Boolean).join("; ")],
       ["Time lag", bounded(answer.time_lag_s, answer.time_lag_bound), asOf(answer)],
-      ["In trouble since", answer.since_ms === null ? "–" : `${answer.worst?.at_least ? "at least " : ""}${instant(answer.since_ms)}`],
+      ["In trouble since", since === null ? "–" : `${answer.worst?.at_least && since === answer.since_ms ? "at least " : ""}${instant(since)}`],
       ...(answer.stale ? [] : speeds(answer)), // old data say nothing of now
     ];
     fillFacts($("g-facts"), facts);

@@ -7,6 +7,7 @@ const EVERY_MS = 30_000;
 const WAIT_MS = 150; // scrolling goes on: ask for what it ends at
 const MOST = 50; // of one question, so that its address stays short
 const SLOPE_MS = 10 * 60_000;
+const SHORT_SLOPE_MS = 3 * 60_000; // of a group in trouble: what was before it says nothing of now
 const WIDTH = 56;
 const HEIGHT = 20;
 const SVG = "http://www.w3.org/2000/svg";
@@ -55,11 +56,11 @@ export class Trends {
   }
 }
 
-/** Messages per second by which a lag grew in the last ten minutes; null when that is not known. */
-export function slope({ lags, stepMs, restMs = 0 } = {}) {
+/** Messages per second by which a lag grew in the last minutes; null when that is not known. */
+export function slope({ lags, stepMs, restMs = 0 } = {}, overMs = SLOPE_MS) {
   const last = lags?.findLastIndex((lag) => lag !== null) ?? -1;
   if (last < 0) return null;
-  const least = Math.max(0, last - SLOPE_MS / stepMs);
+  const least = Math.max(0, last - overMs / stepMs);
   const first = lags.findIndex((lag, index) => index >= least && lag !== null);
   if (first === last) return null;
   // a point is of the end of its minute; the newest minute has not ended yet
@@ -73,7 +74,7 @@ export function slope({ lags, stepMs, restMs = 0 } = {}) {
  * than a hundredth of what it reads is no trend.
  */
 export function trend(known, keepsUp = false) {
-  const perS = slope(known) ?? (keepsUp ? null : (known?.speed?.lag_trend_per_s ?? null)); // before there is a curve
+  const perS = keepsUp ? slope(known) : (known?.speed?.lag_trend_per_s ?? slope(known, SHORT_SLOPE_MS));
   if (perS === null) return "";
   const wobble = keepsUp ? (known.speed?.consumed_per_s ?? 0) / 100 : 0;
   if (Math.abs(perS) < Math.max(0.005, wobble)) return "steady";
