@@ -23,6 +23,7 @@ from lagwatch.clock import Clock
 from lagwatch.config.files import version
 from lagwatch.config.server import ServerSettings, ServerTlsSettings
 from lagwatch.errors import ConfigError, Fault, LagwatchError
+from lagwatch.ports.access import MOST_STREAMS
 
 ASGIApp = Callable[
     [
@@ -233,7 +234,9 @@ class _Uvicorn(uvicorn.Server):
             _log.debug("connection_not_opened", reason=str(error))
 
     def _protocol(self) -> "_Protocol":
-        return _Protocol(self.config, self.server_state, {}, on_lost=self._accept_if_room)
+        # pages that stay open leave room for probes and questions
+        state = {MOST_STREAMS: max(1, self._most // 2)}
+        return _Protocol(self.config, self.server_state, state, on_lost=self._accept_if_room)
 
 
 class _Protocol(HttpToolsProtocol):
@@ -257,6 +260,9 @@ class _Protocol(HttpToolsProtocol):
         self._refused = False
         self._left: tuple[int, float] = (0, 0.0)
         """Bytes not yet sent to the client, and since when their number has not changed."""
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """There are no WebSockets; whoever asks for one is answered over HTTP, without a line."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn
         super().connection_made(transport)

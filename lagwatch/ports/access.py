@@ -35,6 +35,8 @@ class Caller:
 NOBODY: Final = Caller(name="", scope=Scope.NONE)
 EVERYBODY: Final = Caller(name="anyone", scope=Scope.ADMIN)
 """The caller where no authorization is configured."""
+MOST_STREAMS: Final = "most_streams"
+"""Of the server in the state of each request: how many answers may go on for long."""
 COOKIE: Final = "lagwatch_token"
 """Holds the token of a browser that is logged in."""
 

@@ -13,12 +13,15 @@ from typing import Any
 import psutil
 import pytest
 import uvloop
-from starlette.responses import PlainTextResponse, StreamingResponse
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from lagwatch.clock import SystemClock
 from lagwatch.config.server import ServerSettings
 from lagwatch.errors import ConfigError
 from lagwatch.http_server import ClientTimeouts, HttpServer
+from lagwatch_api.v1.stream import endpoints
+from tests.support.api_doubles import GivenCluster, GivenQueries
 from tests.support.certificates import self_signed
 from tests.support.served import serving
 from tests.support.waiting import eventually
@@ -27,12 +30,21 @@ _GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 _LARGE = 64 * 1024 * 1024
 
 
+(_ENDPOINT,) = endpoints(GivenQueries({"here": GivenCluster()}))
+_STREAM = _ENDPOINT.handler
+
+
 async def application(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401
     async def large() -> Any:  # noqa: ANN401
         for _ in range(_LARGE // 65536):
             yield bytes(65536)
 
-    answer = StreamingResponse(large()) if scope["path"] == "/large" else PlainTextResponse("yes")
+    answer: Response = PlainTextResponse("yes")
+    match scope["path"]:
+        case "/large":
+            answer = StreamingResponse(large())
+        case "/api/v1/stream":
+            answer = await _STREAM(Request(scope))
     await answer(scope, receive, send)
 
 
@@ -113,6 +125,31 @@ def test_clients_that_send_nothing_make_room_for_those_who_wait() -> None:
 
             assert received(waiting).startswith(b"HTTP/1.1 200")
             assert all(received(connection) == b"" for connection in [*slow, *silent[:2]])
+
+
+def test_pages_that_stay_open_leave_half_of_the_connections_to_others() -> None:
+    stream = b"GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with (
+        running(max_connections=6) as port,
+        connected(port, 5) as pages,
+        connected(port) as (probe,),
+    ):
+        for page in pages:
+            page.sendall(stream)
+        answers = [received(page, b"\r\n\r\n") for page in pages]
+        probe.sendall(_GET)
+
+        assert received(probe).startswith(b"HTTP/1.1 200")
+        assert sorted(answer[9:12] for answer in answers) == [b"200"] * 3 + [b"503"] * 2
+
+
+def test_who_asks_for_a_websocket_is_answered_without_a_line_in_the_log(caplog) -> None:
+    upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    with running() as port, connected(port) as (connection,):
+        connection.sendall(_GET.removesuffix(b"\r\n") + upgrade)
+
+        assert received(connection).startswith(b"HTTP/1.1 200")
+    assert "WebSocket" not in caplog.text
 
 
 def test_a_client_that_takes_nothing_is_left() -> None:

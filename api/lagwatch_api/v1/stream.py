@@ -12,7 +12,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from lagwatch.ports.access import Scope
+from lagwatch.ports.access import MOST_STREAMS, Scope
 from lagwatch.ports.queries import Queries
 from lagwatch_api.answers import text_error, to_json
 from lagwatch_api.gate import may_still
@@ -31,8 +31,9 @@ def endpoints(queries: Queries) -> Iterator[Endpoint]:
     readers = _Readers()
 
     async def stream(request: Request) -> Response:
-        if readers.count >= _MOST_READERS:
-            return text_error(f"{_MOST_READERS} pages are open; close some\n", 503)
+        most = min(_MOST_READERS, request.scope.get("state", {}).get(MOST_STREAMS, _MOST_READERS))
+        if readers.count >= most:
+            return text_error(f"{most} pages are open; close some\n", 503)
         readers.count += 1
         return StreamingResponse(
             readers.counted(events(queries, goes_on=partial(may_still, request, Scope.READ))),
