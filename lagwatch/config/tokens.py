@@ -6,6 +6,7 @@ A token is random and long, so a fast hash without salt is enough: it cannot be 
 
 import re
 import secrets
+import stat
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -19,6 +20,7 @@ NAME: Final = re.compile(r"[\w.@-]{1,64}")
 _LINE: Final = re.compile(rf"({NAME.pattern})\s+({'|'.join(SCOPES)})\s+sha256:([0-9a-f]{{64}})")
 _MAKE: Final = "Make one with `lagwatch token NAME --file FILE`."
 _WRITE: Final = f"Write NAME SCOPE sha256:HASH, with SCOPE one of {', '.join(SCOPES)}."
+_CLOSE: Final = "Take that right away: chmod o-w FILE."
 _PREFIX: Final = "lagwatch_"
 """Lets scanners for leaked secrets find a token."""
 
@@ -51,14 +53,17 @@ def read_tokens(path: Path, *, may_be_none: bool = False) -> tuple[Token, ...]:
     """All tokens of the file; blank lines and those with `#` in front are skipped.
 
     Raises:
-        ConfigError: the file cannot be read, or lines are wrong; their text is not shown. Or it
-            holds no token, unless there `may_be_none`.
+        ConfigError: the file cannot be read, or anybody may write it, or lines are wrong; their
+            text is not shown. Or it holds no token, unless there `may_be_none`.
     """
     try:
+        anybody = path.stat().st_mode & stat.S_IWOTH
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not text"
         raise ConfigError([_fault(path, f"cannot be read: {reason}", _MAKE)]) from error
+    if anybody:  # who may write it may make himself an admin
+        raise ConfigError([_fault(path, "may be written by anybody", _CLOSE)])
     written = [(at, text.strip()) for at, text in enumerate(lines, 1)]
     found = {at: _LINE.fullmatch(text) for at, text in written if text and not text.startswith("#")}
     faults = [

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from lagwatch.clock import SystemClock
 from lagwatch.config.alerts import DAYS, AlertsSettings, MuteSettings, PolicySettings
 from lagwatch.config.alerts_channels import HTTP
+from lagwatch.config.secret import without_user
 from lagwatch.config.settings import Settings
 from lagwatch.core.words import duration
 from lagwatch.errors import Fault
@@ -340,6 +341,10 @@ def _names(key: str, entry: PolicySettings | MuteSettings) -> Iterator[Fault]:
 def _runbook(key: str, policy: PolicySettings) -> Iterator[Fault]:
     """It may be a text; what looks like an address must be one that can be opened."""
     text = policy.runbook
+    if without_user(text) != text:
+        problem, remedy = "shows its user and password to all who read alerts", "Leave them out."
+        yield _fault(f"{key}.runbook", without_user(text), problem, remedy)
+        return
     if text.startswith(HTTP) and (odd := _NOT_IN_A_URL.search(text)):
         what = "a space" if odd.group().isspace() else odd.group()
         problem = f"has {what}, which no URL has, so it is no link"

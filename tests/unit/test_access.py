@@ -190,3 +190,10 @@ def test_a_file_with_a_wrong_token_is_refused_without_showing_it(file, lines, pr
         control(tokens_file=file)
 
     assert "0000" not in str(raised.value)
+
+
+def test_a_file_that_anybody_may_write_is_refused(file) -> None:
+    file.chmod(0o666)
+
+    with pytest.raises(ConfigError, match="may be written by anybody"):
+        control(tokens_file=file)

@@ -613,6 +613,13 @@ class TestReview:
                     "[alerts.webhook.h]\n"
                     'url = "http://x"\n'
                     "[alerts.policies.p]\n"
+                    'runbook = "https://me:s3cret@wiki.example.com/x"'
+                ),
+                "shows its user and password to all who read alerts",
+            ),
+            (
+                (
+                    '[alerts.webhook.h]\nurl = "http://x"\n[alerts.policies.p]\n'
                     'runbook = "javascript:alert(1)"'
                 ),
                 'alerts.policies.p.runbook = "javascript:alert(1)": is no http(s) URL',
