@@ -262,7 +262,7 @@ class _Protocol(HttpToolsProtocol):
         """Bytes not yet sent to the client, and since when their number has not changed."""
 
     def _unsupported_upgrade_warning(self) -> None:
-        """There are no WebSockets; whoever asks for one is answered over HTTP, without a line."""
+        """Log nothing: a request for a WebSocket is answered as any other."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn
         super().connection_made(transport)

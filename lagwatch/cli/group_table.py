@@ -27,10 +27,10 @@ _LEFT_OUT: Final[Sequence[str]] = (
     *("MEMBERS", "STATE", "READS", "TREND", "CATCHES UP", "CLUSTER", "READABLE", "LOST", "CAUSE"),
 )
 """On a narrow screen, in this order. The cluster only where there is one."""
-_BELOW: Final = frozenset({"CAUSE", "READABLE", "LOST", "TREND", "CATCHES UP"})
-"""In a line below each group that has them, where one of the first three has no room."""
 _GOING: Final = frozenset({"TREND", "CATCHES UP"})
-"""Below each group in trouble where they have no room."""
+"""In a line below each group in trouble, where they have no room."""
+_BELOW: Final = frozenset({"CAUSE", "READABLE", "LOST"}) | _GOING
+"""In a line below each group that has them, where one of the first three has no room."""
 _INDENT: Final = "    "
 _NAME_LENGTH: Final = 24
 """Minimum width of a longer name of a group; other columns are left out to keep it."""
@@ -148,7 +148,7 @@ def _layout(
     widths = _widths(rows, titles, width, several=several)
     longest = max((row["CAUSE"].cell_len for row in rows), default=0)
     left_out = set(titles) - set(widths)
-    below = _BELOW & left_out & _GOING
+    below = _GOING & left_out
     if widths.get("CAUSE", 0) < longest or left_out & {"READABLE", "LOST"}:
         below = _BELOW
         titles = [title for title in titles if title not in _BELOW]

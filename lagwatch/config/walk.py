@@ -77,7 +77,7 @@ def alternatives() -> dict[str, str]:
 
 
 def hidden_texts(settings: Section) -> Iterator[str]:
-    """Every text of the settings that must not be printed, also as it stands in a URL."""
+    """Every text of the settings that must not be printed, as written and as in a URL."""
     for part in (part for value in _values(settings) for part in value.hidden_parts()):
         yield part
         yield quote(part)

@@ -8,7 +8,7 @@ _HOLDS_IPV4: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
 
 
 def is_public(address: str) -> bool:
-    """True if the address is public, and so is each IPv4 address that it stands for.
+    """True if the address is public; of one that contains IPv4 addresses, if all of these are.
 
     Raises:
         ValueError: it is no address.

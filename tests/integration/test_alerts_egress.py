@@ -12,17 +12,27 @@ from lagwatch.notify.channels.webhook import WebhookSettings
 from tests.support.receiver import Reply, receiving
 
 
-def sent(url: str, **options: object) -> None:
+def sent(url: str, **options: object) -> str:
+    """What the receiver is said to have answered."""
     settings = WebhookSettings.model_validate({"url": url, **options})
+    remember(hidden_texts(settings))
 
-    async def send() -> None:
+    async def send() -> str:
         sender = HttpSender("hook", settings)
         try:
-            await sender.send("POST", url, body=b"{}", headers={})
+            return await sender.send("POST", url, body=b"{}", headers={})
         finally:
             await sender.close()
 
-    asyncio.run(send())
+    return asyncio.run(send())
+
+
+def said(url: str) -> str:
+    """The answer of the receiver, or why it is none."""
+    try:
+        return sent(url)
+    except NotifyError as error:
+        return str(error)
 
 
 @pytest.mark.parametrize(
@@ -71,29 +81,11 @@ def test_other_names_of_this_machine_are_refused_too(host: str) -> None:
 def test_a_receiver_that_quotes_the_path_gives_no_secret_away(status: int, quoted: str) -> None:
     with receiving(Reply(status=status, body=f"cannot take {quoted} now")) as receiver:
         url = f"{receiver.url}{'' if quoted.startswith('/') else '/'}{quoted}"
-        settings = WebhookSettings.model_validate({"url": url})
-        remember(hidden_texts(settings))
-
-        said = answer(url, settings)
+        answer = said(url)
 
     assert receiver.requests[0].path.endswith(quoted)
-    assert "***" in said
-    assert quoted.rpartition("/")[2] not in said
-
-
-def answer(url: str, settings: WebhookSettings) -> str:
-    """What the receiver is said to have answered, or why it is refused."""
-
-    async def send() -> str:
-        sender = HttpSender("hook", settings)
-        try:
-            return await sender.send("POST", url, body=b"{}", headers={})
-        except NotifyError as error:
-            return str(error)
-        finally:
-            await sender.close()
-
-    return asyncio.run(send())
+    assert "***" in answer
+    assert quoted.rpartition("/")[2] not in answer
 
 
 @pytest.mark.parametrize(

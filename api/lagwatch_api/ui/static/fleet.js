@@ -29,7 +29,7 @@ const narrow = matchMedia("(max-width: 720px)");
 
 /** A group of which nothing is known any more but its open incident: its cluster was not seen since lagwatch started. */
 const remembered = ({ cluster, group, since_ms }) => ({
-  cluster, group, judgedSince: since_ms, since: since_ms, atLeast: false, remembered: true, stale: true,
+  cluster, group, judgedSince: since_ms, judgedAtLeast: false, remembered: true, stale: true,
   key: `${cluster}\n${group}`, find: `${group}\n${cluster}`.toLowerCase(),
   status: "UNKNOWN", worst: "UNKNOWN", state: "", unknown: 0, judged: TROUBLE.UNKNOWN,
   lag: null, readable: null, time: null, members: null, lagRank: -1, timeRank: -1,
@@ -112,7 +112,6 @@ export class Fleet {
           bound: cells[at.time_lag_bound],
           reason: cells[at.time_lag_reason],
           judgedSince: cells[at.since_ms],
-          since: cells[at.since_ms],
           judgedAtLeast: cells[at.since_at_least],
           find: `${group}\n${cluster}`.toLowerCase(),
           judged: TROUBLE[cells[at.worst]] ?? 2,
