@@ -78,6 +78,10 @@ class Line:
     catch_up_s: float | None = None
     catch_up_reason: str = ""
     """A `CatchUpReason`; "" where it was not asked for."""
+    steady: bool = False
+    """The lag of a group that is OK changes by no more than chance explains."""
+    quiet: str = ""
+    """Why a silence longer than the group may pause is no trouble yet; ""."""
     readable_lag: int | None = None
     """What of its lag it can read; None: not known, or not given."""
     lost: int = 0
@@ -182,6 +186,8 @@ def _below(line: Line, width: int, below: frozenset[str]) -> Sequence[str]:
         said += outlook(line)
     if line.unknown_because:
         said.append(f"unknown: {line.unknown_because}")
+    if line.quiet:
+        said.append(line.quiet)
     return wrap("; ".join(said), width, initial_indent=_INDENT, subsequent_indent=_INDENT)
 
 
@@ -315,6 +321,8 @@ _NOT_KNOWN: Final[Mapping[str, str]] = {
 
 def _catches_up(line: Line) -> str:
     if line.catch_up_reason in {"", "caught_up", "keeps_up"} or line.lag == 0:
+        return ""
+    if line.status == "OK" and line.steady and line.catch_up_reason in _NEVER:
         return ""
     if line.catch_up_s is not None:
         return duration(line.catch_up_s)

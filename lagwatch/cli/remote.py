@@ -144,7 +144,7 @@ class RemoteSource:
                 break
             causes = answer.get("causes", {})
             lost, lost_is = answer.get("lost", {}), answer.get("lost_is", {})
-            unknown = answer.get("unknown", {})
+            unknown, quiet = answer.get("unknown", {}), answer.get("quiet", {})
             for group, speed in answer.get("speeds", {}).items():
                 cause = causes.get(group, {})
                 found[group] = replace(
@@ -152,6 +152,7 @@ class RemoteSource:
                     lost=lost.get(group, 0),
                     lost_at_most=lost_is.get(group) == _AT_MOST,
                     unknown_because=unknown.get(group, ""),
+                    quiet=quiet.get(group, {}).get("sentence", ""),
                 )
         return found
 
@@ -235,6 +236,7 @@ def _speeds(answer: _Json, cause: str, sentence: str) -> Found:
         lag_trend_per_s=answer.get("lag_trend_per_s"),
         catch_up_s=answer.get("catch_up_s"),
         catch_up_reason=answer.get("catch_up_reason", ""),
+        steady=answer.get("steady") is True,
     )
 
 

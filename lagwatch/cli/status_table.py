@@ -141,6 +141,8 @@ def _line(group: GroupView) -> Line:
         lag_trend_per_s=group.lag_trend_per_s,
         catch_up_s=group.catch_up_s,
         catch_up_reason=group.catch_up_reason,
+        steady=group.steady,
+        quiet=group.quiet,
     )
 
 

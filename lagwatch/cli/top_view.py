@@ -173,6 +173,8 @@ def _with(line: Line, found: Found | None) -> Line:
         lag_trend_per_s=found.lag_trend_per_s,
         catch_up_s=found.catch_up_s,
         catch_up_reason=found.catch_up_reason,
+        steady=found.steady,
+        quiet=found.quiet if line.status == "OK" else "",
     )
 
 

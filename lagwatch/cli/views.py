@@ -50,6 +50,10 @@ class Found:
     catch_up_s: float | None
     catch_up_reason: str
     """A `CatchUpReason`."""
+    steady: bool = False
+    """Its lag changes by no more than chance explains."""
+    quiet: str = ""
+    """Of a group that is OK: why a silence longer than it may pause is no trouble yet; ""."""
     lost: int = 0
     """Messages that were deleted before the group read them, as long as that is shown."""
     lost_at_most: bool = False
@@ -101,6 +105,8 @@ class GroupView:
     lag_trend_per_s: float | None = None
     catch_up_s: float | None = None
     catch_up_reason: str = ""
+    steady: bool = False
+    quiet: str = ""
     lost: int = 0
     lost_at_most: bool = False
     unknown_because: str = ""

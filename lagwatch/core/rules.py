@@ -318,13 +318,16 @@ def late_for(time_lag_ms: Int64, limit_ms: Int64) -> Bools:
 
 
 def _paused(rows: Rows) -> Bools:
-    return rows.quiet_longer(rows.limits.step_ms // 2)
+    """By the clock: what does not count as silence is no progress either, and is shown."""
+    return rows.come(rows.quiet_since_ms + rows.limits.step_ms // 2)
 
 
 READ_LATER_MS: Final = 5_000
 """A log end read so long after a commit was seen is younger than the commit."""
 _LITTLE_MS: Final = 10_000
 """Less silence left out of the count is not worth a word."""
+_OVER_MS: Final = 60_000
+"""A window whose last commit is older no longer shows what the group does."""
 _MUCH: Final = 50
 """A lag rises when it has risen by this part of itself."""
 _HELD_MS: Final = 900_000
@@ -731,10 +734,17 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
             "It has caught up when that message is half as old, or its lag has not risen for a "
             "while."
         ),
-        evidence=(*_MOVEMENT, "readable_lag", "rising_ms", "usual_rise_ms", "time_lag_ms"),
+        evidence=(
+            *_MOVEMENT,
+            "readable_lag",
+            "rising_ms",
+            "usual_rise_ms",
+            "time_lag_ms",
+            "silent_ms",
+        ),
         sentence=(
             "{what_rises} has been rising for {rising_ms:span} and is {risen:message} now; the "
-            "group {moved} over {commits:commit} in {window_span_ms:span}"
+            "group {moved} over {commits:commit} in {window_span_ms:span}{since_then}"
         ),
         since=lambda rows: rows.rises_since_ms,
     ),
@@ -873,6 +883,7 @@ def sentence(row: RuleRow, numbers: Numbers, *, unknown_because: str = "") -> st
         "transaction": _transaction(numbers),
         "before_start": _before_start(numbers),
         "too_little": _too_little(numbers),
+        "since_then": _since_then(numbers),
         "counted": _counted(numbers),
         "longer": _longer(numbers),
         "held": "members have held the partition, with interruptions,"
@@ -940,6 +951,14 @@ def _moved(numbers: Numbers) -> str:
     if end < start:
         return f"went back by {counted(start - end, 'message')}"
     return f"read {counted(end - start, 'message')}"
+
+
+def _since_then(numbers: Numbers) -> str:
+    """Clause: that the window is over, so that nobody takes its figures for those of now."""
+    silent_ms = numbers.get("silent_ms")
+    if not isinstance(silent_ms, int) or silent_ms < _OVER_MS:
+        return ""
+    return fill(", and has made no progress for {silent_ms:span} since", numbers)
 
 
 def _to_read(numbers: Numbers) -> str:

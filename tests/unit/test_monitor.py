@@ -37,6 +37,7 @@ from lagwatch.ports.reports import (
     Topics,
 )
 from lagwatch.query import SnapshotQueries
+from lagwatch_api.v1.trends import quiet_since_an_absence
 
 START_MS = 1_800_000_000_000
 RULES = pytest.mark.parametrize("rules", RuleSet, ids=str)
@@ -709,6 +710,28 @@ def test_while_kafka_is_away_silence_is_no_stop(rules) -> None:
         assert story.verdict().status is GroupStatus.OK
         story.rounds(310, t=500)
     assert story.verdict().rule is Rule.STOPPED
+
+
+def test_a_group_that_has_not_been_heard_of_since_an_outage_says_so() -> None:
+    story = Story(rules=RuleSet.LAGWATCH)
+    story.topics(t=1)
+    for tick in range(1, 400):
+        story.wait(5)
+        story.commit(("back", "t", 0, tick * 10), ("gone", "t", 0, tick * 10))
+        story.ends(t=tick * 10 + 5)
+    assert quiet_since_an_absence(story.queries, "here", ["back", "gone"]) == {}
+    story.wait(600)  # Kafka is away
+    story.ends(t=5_000)
+    story.commit(("back", "t", 0, 4_990))
+    story.rounds(10, t=5_000)
+
+    assert story.verdict("gone").status is GroupStatus.OK
+
+    found = quiet_since_an_absence(story.queries, "here", ["back", "gone", "nobody"])
+
+    assert found.keys() == {"gone"}
+    assert found["gone"]["words"].startswith("not heard of for 10 min")
+    assert "count: for the rest Kafka or lagwatch was away" in found["gone"]["sentence"]
 
 
 def test_from_when_a_silence_is_judged_does_not_move_on_after_an_outage() -> None:

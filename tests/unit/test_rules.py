@@ -340,6 +340,17 @@ def test_the_sentence_of_a_rise_names_the_lag_that_rises(readable: int | None, s
 
 
 @pytest.mark.parametrize(
+    ("silent_ms", "said"),
+    [(9_000, "in 45 s"), (320_000, "in 45 s, and has made no progress for 5 min 20 s since")],
+)
+def test_the_sentence_of_a_rise_says_when_its_window_is_over(silent_ms: int, said: str) -> None:
+    row = row_of(RuleSet.LAGWATCH, Rule.FALLING_BEHIND)
+    numbers = {"commits": 10, "window_span_ms": 45_000, "silent_ms": silent_ms}
+
+    assert sentence(row, numbers).endswith(said)
+
+
+@pytest.mark.parametrize(
     ("readable", "said"),
     [
         (7, "7 messages to read and 2 commits seen so far: too little to judge"),

@@ -17,10 +17,10 @@ from typing_extensions import TypedDict
 
 from lagwatch.core.causes import Cause
 from lagwatch.core.forecast import GroupOutlook
-from lagwatch.core.model import GroupStatus
+from lagwatch.core.model import GroupStatus, PartitionVerdict, Rule
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.trail import STEP_MS, Trail
-from lagwatch.core.words import spoken
+from lagwatch.core.words import duration, spoken
 from lagwatch.errors import NotFoundError
 from lagwatch.ports.alerts import AlertsView
 from lagwatch.ports.queries import Partitions, Queries
@@ -57,6 +57,13 @@ class ListedCause(TypedDict):
     sentence: str
 
 
+class Quiet(TypedDict):
+    """A silence that would be trouble had Kafka or lagwatch not been away meanwhile."""
+
+    words: str
+    sentence: str
+
+
 class Trends(TypedDict):
     """Lags of some groups over the last hour."""
 
@@ -75,6 +82,10 @@ class Trends(TypedDict):
     unknown: Annotated[
         Mapping[str, str],
         Field(description="why verdicts or lags of a group's partitions are unknown, in words"),
+    ]
+    quiet: Annotated[
+        Mapping[str, Quiet],
+        Field(description="of groups that are OK because part of a silence is not counted"),
     ]
     lost: Annotated[
         Mapping[str, int],
@@ -119,6 +130,7 @@ def endpoints(
             "speeds": speeds,
             "causes": causes,
             "unknown": unknown,
+            "quiet": quiet_since_an_absence(queries, cluster, asked),
             "lost": {group: of["lost"] for group, of in losses.items()},
             "lost_is": {group: of["lost_is"] for group, of in losses.items()},
         }
@@ -185,6 +197,56 @@ def unknown_because(
                 of = f"{number:,} of {len(partitions):,} partitions: "
                 found[group] = text if number == len(partitions) else of + text
     return found
+
+
+def quiet_since_an_absence(
+    queries: Queries, cluster: str, groups: Sequence[str], most_partitions: int = MOST_PARTITIONS
+) -> dict[str, Quiet]:
+    """Groups that are OK and have not been heard of for longer than they may pause, by group.
+
+    Kafka or lagwatch was away meanwhile, so what counts of the silence is shorter. Their readers
+    should know that such an OK is not a measurement.
+    """
+    found: dict[str, Quiet] = {}
+    for group in smallest(_paused(newest(queries, cluster), groups), most_partitions):
+        with suppress(NotFoundError):
+            partitions = queries.verdict(cluster, group, Partitions.COMMITTED).partitions
+            quiet = [each for each in partitions if _longer_than_counted(each)]
+            if longest := max(quiet, key=_quiet_ms, default=None):
+                found[group] = {
+                    "words": f"not heard of for {duration(_quiet_ms(longest) / 1000)}",
+                    "sentence": sentence(longest).text,
+                }
+    return found
+
+
+def _longer_than_counted(partition: PartitionVerdict) -> bool:
+    limit_ms = partition.evidence.get("limit_ms")
+    return (
+        partition.rule is Rule.PAUSED
+        and isinstance(limit_ms, int)
+        and _quiet_ms(partition) > limit_ms
+    )
+
+
+def _quiet_ms(partition: PartitionVerdict) -> int:
+    quiet_ms = partition.evidence.get("quiet_ms")
+    return quiet_ms if isinstance(quiet_ms, int) else 0
+
+
+def _paused(snapshot: ClusterSnapshot | None, groups: Sequence[str]) -> dict[str, int]:
+    """How many partitions each of these groups has, of those that are OK by `paused`."""
+    if snapshot is None:
+        return {}
+    columns, rows = snapshot.group, snapshot.rows
+    numbers = ((group, snapshot.group_index.get(group)) for group in groups)
+    return {
+        group: columns.committed_partitions(number)
+        for group, number in numbers
+        if number is not None
+        and columns.status[number] == GroupStatus.OK
+        and (rows.rule[columns.first[number] : columns.first[number + 1]] == Rule.PAUSED).any()
+    }
 
 
 def _not_known(snapshot: ClusterSnapshot | None, groups: Sequence[str]) -> dict[str, int]:

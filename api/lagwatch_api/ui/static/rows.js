@@ -83,15 +83,16 @@ export function fillGroup(slot, entry, { known, stale, note, now }) {
   link.href = address({ group: entry.group, of: entry.cluster });
   // what is unknown stays unknown while the data are old
   const unknown = entry.unknown || entry.worst === "UNKNOWN" ? known?.unknown : undefined;
+  const quiet = !stale && entry.status === "OK" ? known?.quiet : undefined;
   const lost = known?.lost ? `${known.lostIs === "upper_bound" ? "≤ " : ""}${number(known.lost)} lost` : "";
   const less = entry.lag !== null && (entry.readable ?? entry.lag) < entry.lag;
   const readable = less ? `${entry.unknown ? "≥ " : ""}${number(entry.readable)} readable` : "";
   const why = cause && (cause.words || "cause not known");
-  const notes = [note, lost, lost && why === "records lost" ? "" : why, readable, unknown].filter(Boolean).join(", ");
+  const notes = [note, lost, lost && why === "records lost" ? "" : why, readable, unknown, quiet?.words].filter(Boolean).join(", ");
   say(slot.note, notes);
   slot.note.hidden = !notes;
   slot.note.toggleAttribute("data-long", notes.length > LONG_NOTE);
-  hint(slot.note, cause?.sentence ?? entry.incident?.headline, unknown);
+  hint(slot.note, cause?.sentence ?? entry.incident?.headline ?? quiet?.sentence, unknown);
   say(cells[AT.cluster], entry.cluster);
   hint(cells[AT.cluster], entry.cluster);
   const since = entry.since === null ? "" : `${entry.atLeast ? "≥ " : ""}${brief((now - entry.since) / 1000)}`;

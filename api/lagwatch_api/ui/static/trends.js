@@ -13,7 +13,7 @@ const HEIGHT = 20;
 const SVG = "http://www.w3.org/2000/svg";
 
 export class Trends {
-  #found = new Map(); // key → { askedAt, lags, stepMs, restMs, speed, cause, unknown, lost, lostIs }
+  #found = new Map(); // key → { askedAt, lags, stepMs, restMs, speed, cause, unknown, quiet, lost, lostIs }
   #listener;
   #timer = 0;
 
@@ -49,7 +49,7 @@ export class Trends {
     const query = new URLSearchParams(groups.map((entry) => ["group", entry.group]));
     try {
       const answer = await ask(`api/v1/clusters/${encodeURIComponent(cluster)}/trends?${query}`);
-      for (const entry of groups) this.#found.set(entry.key, { askedAt, lags: answer.groups[entry.group] ?? [], stepMs: answer.step_ms, restMs: answer.end_ms + answer.step_ms - answer.at_ms, speed: answer.speeds[entry.group], cause: answer.causes[entry.group], unknown: answer.unknown[entry.group], lost: answer.lost[entry.group], lostIs: answer.lost_is?.[entry.group] });
+      for (const entry of groups) this.#found.set(entry.key, { askedAt, lags: answer.groups[entry.group] ?? [], stepMs: answer.step_ms, restMs: answer.end_ms + answer.step_ms - answer.at_ms, speed: answer.speeds[entry.group], cause: answer.causes[entry.group], unknown: answer.unknown[entry.group], quiet: answer.quiet[entry.group], lost: answer.lost[entry.group], lostIs: answer.lost_is?.[entry.group] });
     } catch {
       // the next time
     }
