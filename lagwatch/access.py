@@ -1,6 +1,7 @@
 """Who may use the HTTP server: tokens of a file, users that a trusted proxy names, host names."""
 
 import binascii
+import re
 import socket
 from base64 import b64decode
 from collections.abc import Mapping
@@ -21,6 +22,8 @@ from lagwatch.ports.access import COOKIE, EVERYBODY, NOBODY, Caller, Scope
 
 _LOOK_EVERY_S: Final = 1.0
 _MOST_HOSTS: Final = 1000
+_HOST: Final = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::[0-9]*)?")
+"""Name or address of a `Host` header, and maybe a port."""
 """Known answers about `Host` headers; a client may send any number of different ones."""
 _COOKIE: Final = COOKIE.encode()
 
@@ -124,6 +127,9 @@ class _Tokens:
         except ConfigError as error:  # tokens that were read before stay valid
             _log.error("tokens_not_read", file=str(self._path), reason=str(error))
             return
+        if not self._tokens:  # an editor, or a copy that failed, may have emptied it
+            _log.warning("tokens_all_revoked", file=str(self._path))
+            return
         _log.info("tokens_read", file=str(self._path), tokens=len(self._tokens))
 
 
@@ -183,20 +189,19 @@ class _Hosts:
         return known
 
     def _is_ours(self, host: str) -> bool:
-        name = _without_port(host).lower().rstrip(".")
-        if "*" in self._names or name in self._names:
+        if "*" in self._names:
+            return True
+        written = _HOST.fullmatch(host)
+        if written is None:
+            return False
+        name = (written[1] or written[2] or "").lower().rstrip(".")
+        if name in self._names:
             return True
         try:
             ip_address(name)
         except ValueError:
             return False
         return True
-
-
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
 
 
 def _cookie(header: bytes) -> bytes:

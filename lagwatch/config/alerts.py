@@ -10,9 +10,9 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from lagwatch.config.alerts_channels import HTTP, ChannelSettings, Seconds, Texts
+from lagwatch.config.alerts_channels import HTTP, ChannelSettings, Seconds
 from lagwatch.config.secret import Place, Url
-from lagwatch.config.section import Regex, Section, fault
+from lagwatch.config.section import Regex, Section, Texts, fault
 from lagwatch.core.words import duration
 
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")

@@ -8,22 +8,10 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from lagwatch.config.secret import Secret, Url
-from lagwatch.config.section import OrFile, ReadableFile, Section, fault
+from lagwatch.config.section import OrFile, ReadableFile, Section, Texts, fault, texts
 
 HTTP: Final = ("http://", "https://")
 Level = Literal["warning", "error"]
-
-
-def _texts(value: object) -> object:
-    """A list of text, or text with commas; blank entries are dropped."""
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, list | tuple):
-        raise fault("type", "is neither text nor a list", 'Write a list: ["one", "two"].')
-    return tuple(
-        part.strip() if isinstance(part, str) else part
-        for part in parts
-        if part != "" and part is not None
-    )
 
 
 def _lines(value: object) -> object:
@@ -37,13 +25,10 @@ def _http_url(url: Url) -> Url:
     return url
 
 
-Texts = Annotated[
-    tuple[str, ...], BeforeValidator(_texts), Field(json_schema_extra={"format": "texts"})
-]
 HttpUrl = Annotated[Url, AfterValidator(_http_url)]
 HttpUrls = Annotated[
     tuple[HttpUrl, ...],
-    BeforeValidator(_texts),
+    BeforeValidator(texts),
     Field(min_length=1, json_schema_extra={"format": "texts"}),
 ]
 SecretUrls = Annotated[

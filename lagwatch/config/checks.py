@@ -276,6 +276,28 @@ def place_faults(settings: Settings) -> Iterator[Fault]:
             problem="names no bucket and no folder",
             remedy=f"Write {scheme}://BUCKET/FOLDER.",
         )
+    elif not _is_known(scheme):
+        yield Fault(
+            key="history.url",
+            value=str(place),
+            problem=f"neither pyarrow nor fsspec knows {scheme}://",
+            remedy="Write a folder, or a URL as s3://BUCKET/FOLDER.",
+        )
+
+
+_OF_PYARROW: Final = frozenset({"file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss"})
+
+
+def _is_known(scheme: str) -> bool:
+    """False if no package that is installed has heard of such URLs; connects to nothing."""
+    if scheme in _OF_PYARROW:
+        return True
+    try:
+        from fsspec import available_protocols  # noqa: PLC0415 optional
+    except ImportError:
+        return False
+    # fsspec chains file systems: `simplecache::s3`
+    return {*scheme.split("::")} <= {*available_protocols(), *_OF_PYARROW}
 
 
 def _section(table: Tree, name: str) -> Tree:

@@ -1,5 +1,6 @@
 """Files that options name: secrets and templates are read from them, others must be readable."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,8 @@ from lagwatch.config.walk import Tree, holds, mark, tables
 from lagwatch.errors import Fault
 
 _LONGEST_PATH: Final = 1024
+_KEY: Final = re.compile(r"[A-Za-z0-9_+=-]{20,}")
+"""Long, without a folder and an ending: rather a key or token than a file's name."""
 
 
 def file_faults(tree: Tree) -> Iterator[Fault]:
@@ -91,7 +94,9 @@ def _unreadable(key: str, file: str, error: Exception) -> Fault:
 
 
 def _is_path(file: str) -> bool:
-    return "://" not in file and len(file) <= _LONGEST_PATH and file.isprintable()
+    if "://" in file or len(file) > _LONGEST_PATH or not file.isprintable():
+        return False
+    return not _KEY.fullmatch(file)
 
 
 def _fault(key: str, value: str, problem: str, remedy: str) -> Fault:

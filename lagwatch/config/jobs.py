@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, Field
 
 from lagwatch.config.secret import Place, Properties
-from lagwatch.config.section import Section, fault
+from lagwatch.config.section import Section, Texts, fault
 
 
 def _known_zone(name: str) -> str:
@@ -40,9 +40,8 @@ class ReportSettings(Section):
         default=0.7,
         description="share (0 to 1) of a consumer's capacity to plan with at peak",
     )
-    channels: tuple[str, ...] = Field(
+    channels: Texts = Field(
         default=(),
-        json_schema_extra={"format": "texts"},
         description="names of the alert channels that get the report",
     )
 

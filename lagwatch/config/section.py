@@ -10,6 +10,7 @@ from typing import Annotated, Final, Unpack
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationInfo,
@@ -87,10 +88,25 @@ def _compiles(pattern: str) -> str:
     return pattern
 
 
+def texts(value: object) -> object:
+    """A list of text, or text with commas; blank entries are dropped."""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple):
+        raise fault("type", "is neither text nor a list", 'Write a list: ["one", "two"].')
+    return tuple(
+        part.strip() if isinstance(part, str) else part
+        for part in parts
+        if part != "" and part is not None
+    )
+
+
 Interval = Annotated[float, Field(ge=0.1, le=86_400, allow_inf_nan=False)]
 """Seconds between two rounds of work."""
 Regex = Annotated[str, AfterValidator(_compiles), Field(json_schema_extra={"format": "regex"})]
 """Searched for anywhere in the name; "" means: no filter."""
+Texts = Annotated[
+    tuple[str, ...], BeforeValidator(texts), Field(json_schema_extra={"format": "texts"})
+]
 ReadableFile = Annotated[Path, Readable()]
 """A certificate or key."""
 TextFile = Annotated[Path, Readable(text=True)]

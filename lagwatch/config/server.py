@@ -2,14 +2,13 @@
 
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from lagwatch.config.section import Section, fault, split_address
+from lagwatch.config.section import Section, Texts, fault, split_address
 
 _EXAMPLE = "127.0.0.1:8000"
-_TEXTS: Final = {"format": "texts"}
 
 
 def _listens(address: str) -> str:
@@ -17,14 +16,21 @@ def _listens(address: str) -> str:
     return address
 
 
-def _network(text: str) -> str:
-    try:
-        ip_network(text)
-    except ValueError:
-        raise fault(
-            "network", "is not a network", "Write an address or 10.0.0.0/8, without host bits."
-        ) from None
-    return text
+def _networks(texts: tuple[str, ...]) -> tuple[str, ...]:
+    for text in texts:
+        try:
+            network = ip_network(text)
+        except ValueError:
+            raise fault(
+                "network", "is not a network", "Write an address or 10.0.0.0/8, without host bits."
+            ) from None
+        if network.prefixlen == 0:
+            raise fault(
+                "network",
+                "is every address, so anybody could name himself in the header",
+                "Write the addresses of the proxy only.",
+            )
+    return texts
 
 
 class ServerTlsSettings(Section):
@@ -45,9 +51,9 @@ class ServerTlsSettings(Section):
 class ProxySettings(Section):
     """A proxy that authenticates users and names them in a header."""
 
-    addresses: Annotated[
-        tuple[Annotated[str, AfterValidator(_network)], ...], Field(json_schema_extra=_TEXTS)
-    ] = Field(default=(), description="addresses or networks of the proxy; empty: no proxy")
+    addresses: Annotated[Texts, AfterValidator(_networks)] = Field(
+        default=(), description="addresses or networks of the proxy; empty: no proxy"
+    )
     user_header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")] = Field(
         default="X-Forwarded-User",
         description="header with the name of the user; the proxy must overwrite it",
@@ -55,12 +61,8 @@ class ProxySettings(Section):
     scope: Literal["read", "operate", "admin"] = Field(
         default="read", description="scope of every user that the proxy names"
     )
-    operators: Annotated[tuple[str, ...], Field(json_schema_extra=_TEXTS)] = Field(
-        default=(), description="users with the scope `operate`"
-    )
-    admins: Annotated[tuple[str, ...], Field(json_schema_extra=_TEXTS)] = Field(
-        default=(), description="users with the scope `admin`"
-    )
+    operators: Texts = Field(default=(), description="users with the scope `operate`")
+    admins: Texts = Field(default=(), description="users with the scope `admin`")
 
 
 class AuthSettings(Section):
@@ -91,7 +93,7 @@ class ServerSettings(Section):
             "without `[server.auth]`"
         ),
     )
-    hosts: Annotated[tuple[str, ...], Field(json_schema_extra=_TEXTS)] = Field(
+    hosts: Texts = Field(
         default=(),
         description=(
             "names of this server in the `Host` header, beside `localhost`, the name of the "

@@ -71,6 +71,11 @@ def read_tokens(path: Path, *, may_be_none: bool = False) -> tuple[Token, ...]:
         for at, token in found.items()
         if token is None
     ]
+    lines_of: dict[str, int] = {}
+    for at, token in found.items():
+        if token is not None and lines_of.setdefault(token[3], at) != at:
+            problem = f"lines {lines_of[token[3]]} and {at} hold the same token"
+            faults.append(_fault(path, problem, "Keep one of them: a token has one scope."))
     if faults or not (found or may_be_none):
         raise ConfigError(faults or [_fault(path, "holds no token", _MAKE)])
     return tuple(

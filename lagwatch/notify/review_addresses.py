@@ -86,15 +86,18 @@ def _urls(settings: ChannelSettings) -> Mapping[str, str]:
 
 
 def _parts(url: str) -> SplitResult | None:
-    """The parts of a URL; None if its host is not known before a template is filled in."""
+    """The parts of a URL; None if its host is not known before a template is filled in.
+
+    Without a host if it cannot be parsed.
+    """
     beginning, mark, _ = url.partition("://")
     host = url[len(beginning) + len(mark) :].partition("/")[0]
     if not mark or any(sign in host for sign in _MARKS):
         return None
     try:
         return urlsplit(f"{beginning}://{host}")
-    except ValueError:
-        return None
+    except ValueError:  # half of a pair of brackets
+        return SplitResult(beginning, "", "", "", "")
 
 
 def _host_and_port(key: str, url: str) -> Iterator[Fault]:

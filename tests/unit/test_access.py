@@ -158,7 +158,11 @@ class TestProxy:
         ("lag.example.evil", False),
         ("localhost.evil", False),
         ("127.0.0.1.evil", False),
-        ("[::1", True),
+        ("[::1", False),
+        ("[::1].evil", False),
+        ("[::1]evil:80", False),
+        ("localhost:80.evil", False),
+        ("localhost:evil", False),
         ("", False),
     ],
 )
@@ -181,6 +185,7 @@ def test_a_star_accepts_every_name() -> None:
         ("alice read", "line 1 is not that of a token"),
         (f"alice read sha256:{'0' * 64}\nbob root sha256:{'0' * 64}", "line 2"),
         (f"alice read sha256:{'x' * 64}", "line 1"),
+        (f"a read sha256:{'0' * 64}\nb admin sha256:{'0' * 64}", "lines 1 and 2 hold the same"),
     ],
 )
 def test_a_file_with_a_wrong_token_is_refused_without_showing_it(file, lines, problem) -> None:

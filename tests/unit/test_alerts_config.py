@@ -849,6 +849,10 @@ class TestReview:
                 "alerts.webhook.h.headers.Transfer-Encoding: is not sent",
             ),
             (
+                '[alerts.heartbeat]\nurl = "https://u:p@[::1/x"',
+                "alerts.heartbeat.url = https://…@[::1/…: names no host",
+            ),
+            (
                 '[alerts.webhook.h]\nurl = "{{ notice.cluster }}/x"',
                 "alerts.webhook.h.url: is no http(s) URL",
             ),

@@ -6,6 +6,7 @@ import pytest
 
 from lagwatch.config import ClusterSettings
 from lagwatch.config.load import Override, load, load_with_origins
+from lagwatch.config.reference import Option, env_name, options
 from lagwatch.config.settings import Settings
 from lagwatch.errors import ConfigError, Fault
 
@@ -411,6 +412,17 @@ def test_an_address_that_others_reach_is_refused_without_authorization(address: 
         load(None, environ)
 
 
+@pytest.mark.parametrize("network", ["0.0.0.0/0", "::/0"])
+def test_a_proxy_that_may_be_anybody_is_refused(network: str) -> None:
+    environ = {
+        "LAGWATCH_CLUSTERS__A__BOOTSTRAP": "a:1",
+        "LAGWATCH_SERVER__AUTH__PROXY__ADDRESSES": network,
+    }
+
+    with pytest.raises(ConfigError, match="anybody could name himself"):
+        load(None, environ)
+
+
 @pytest.mark.parametrize("address", ["localhost:8000", "127.0.0.2:8000", "[::1]:0"])
 def test_an_address_of_this_machine_only_needs_no_authorization(address: str) -> None:
     environ = {"LAGWATCH_CLUSTERS__A__BOOTSTRAP": "a:1", "LAGWATCH_SERVER__ADDRESS": address}
@@ -442,6 +454,7 @@ class TestIntervals:
         [
             ("http://127.0.0.1:9200", 'For Elasticsearch write history.store = "elasticsearch"'),
             ("s3://", "Write s3://BUCKET/FOLDER."),
+            ("nosuch://bucket/lag", "Write a folder, or a URL as s3://BUCKET/FOLDER."),
         ],
     )
     def test_addresses_that_name_no_folder_are_refused(self, written, url, remedy) -> None:
@@ -450,7 +463,9 @@ class TestIntervals:
         assert found["history.url"].value == url
         assert found["history.url"].remedy.startswith(remedy)
 
-    @pytest.mark.parametrize("url", ["s3://lag/history", "file:///var/lag", "lag", "/var/lag"])
+    @pytest.mark.parametrize(
+        "url", ["s3://lag/history", "memory://lag", "file:///var/lag", "lag", "/var/lag"]
+    )
     def test_addresses_of_folders_are_not(self, written, url) -> None:
         load(written(CLUSTER + f'[history]\nurl = "{url}"\n'), {})
 
@@ -464,3 +479,19 @@ class TestIntervals:
     )
     def test_others_are_not(self, written, text) -> None:
         load(written(CLUSTER + text), {})
+
+
+@pytest.mark.parametrize(
+    "option", [each for each in options() if "list of" in each.kind], ids=lambda each: each.key
+)
+def test_every_list_can_be_a_text_with_commas(option: Option) -> None:
+    path = tuple(part.replace("NAME", "a") for part in option.path)
+    environ = {"LAGWATCH_CLUSTERS__A__BOOTSTRAP": "a:1", env_name(path): "b:1,c:1"}
+
+    said = ""  # what the list holds may be wrong, or other options missing
+    try:
+        load(None, environ)
+    except ConfigError as error:
+        said = str(error)
+
+    assert "Write list of" not in said

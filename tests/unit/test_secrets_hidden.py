@@ -168,9 +168,12 @@ def test_a_secret_under_a_wrong_name_or_in_the_place_of_its_file_is_not_in_the_f
         tree = changed(tree, (*path[:-1], f"{path[-1]}x"), f"{MARK}-x")
         tree = changed(tree, (*path[:-1], f"{path[-1]}_file"), f"https://host/{MARK}-file")
 
+    tree = changed(tree, ("clusters", "here", "tls", "ca_file"), f"{MARK}0123456789abcdef")
+
     said = faults(written(tree))
 
     assert MARK not in said
+    assert "clusters.here.tls.ca_file = ***: is not the path of a file." in said
     assert "clusters.here.sasl.password_file = ***: is not the path of a file." in said
     assert "alerts.slack.the-slack.webhook_url = ***: is given twice" in said
 

@@ -13,9 +13,9 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from lagwatch.clock import Clock
-from lagwatch.config.alerts_channels import ChannelSettings, Texts
+from lagwatch.config.alerts_channels import ChannelSettings
 from lagwatch.config.secret import HIDDEN, Secret
-from lagwatch.config.section import OrFile, ReadableFile, TextFile
+from lagwatch.config.section import OrFile, ReadableFile, TextFile, Texts
 from lagwatch.core.words import printable
 from lagwatch.errors import Fault, NotifyError, Refusal
 from lagwatch.notify.channels.base import ChannelKind, ChannelLimits, TemplateText
