@@ -3,11 +3,13 @@
 import { ask } from "./ask.js";
 
 const EVERY_MS = 15_000;
+const AGAIN_MS = 600_000; // without alerts: they may be switched on while the page is open
 const MOST = 1000;
 
 export class Alerts {
   mutes = [];
   known = false; // false also where the server has no alerts
+  #absentUntil = 0; // ms; the server has no alerts
   #open = new Map();
   #ofClusters = new Map();
   #listeners = new Set();
@@ -21,15 +23,23 @@ export class Alerts {
     this.#listeners.add(listener);
   }
 
+  /** Has the server no alerts? Only known once it was asked. */
+  get absent() {
+    return performance.now() < this.#absentUntil;
+  }
+
   /** Ask anew; what was known stays where the question fails. */
   async refresh() {
+    if (this.absent) return;
     try {
-      const [answer, muted] = await Promise.all([ask(`api/v1/alerts/incidents?state=open&limit=${MOST}`), ask("api/v1/alerts/mutes")]);
+      const muted = await ask("api/v1/alerts/mutes"); // first, so that a server without alerts refuses one question only
+      const answer = await ask(`api/v1/alerts/incidents?state=open&limit=${MOST}`);
       this.#open = new Map(answer.incidents.filter((incident) => incident.about === "group").map((incident) => [key(incident.cluster, incident.group), incident]));
       this.#ofClusters = new Map(answer.incidents.filter((incident) => incident.about === "cluster").map((incident) => [incident.cluster, incident]));
       this.mutes = muted.mutes.map((mute) => ({ ...mute, matches: matcher(mute) }));
       this.known = true;
-    } catch {
+    } catch (error) {
+      if (error.status === 404) this.#absentUntil = performance.now() + AGAIN_MS;
       return;
     }
     for (const listener of this.#listeners) listener();

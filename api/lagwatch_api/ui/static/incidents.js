@@ -42,10 +42,9 @@ export class Incidents {
   async load(current) {
     const { group, of } = read();
     try {
-      const [answer] = await Promise.all([
-        ask(`api/v1/alerts/incidents?${new URLSearchParams({ cluster: of ?? "", group, limit: LISTED })}`),
-        this.#alerts.refresh(),
-      ]);
+      await this.#alerts.refresh();
+      if (this.#alerts.absent || !current()) return;
+      const answer = await ask(`api/v1/alerts/incidents?${new URLSearchParams({ cluster: of ?? "", group, limit: LISTED })}`);
       if (!current()) return;
       $("incidents").hidden = false;
       const mine = this.#alerts.mutes.filter((mute) => mute.matches(of, group));
