@@ -21,6 +21,9 @@ PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 COMPILE     := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header
 
+# bytecode is kept: tests start hundreds of processes, and each would compile all modules
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install jars demo test unit check format docs pictures bench sbom audit lock clean
 

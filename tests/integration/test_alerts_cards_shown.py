@@ -14,7 +14,7 @@ from lagwatch.notify.words import cut
 from tests.support.alert_situations import hostile, situations
 from tests.support.browser import Browser, browsing
 
-EVERY: Final = situations() | hostile()
+EVERY: Final = {**situations(), **hostile()}
 _RENDERER: Final = Path(__file__).parents[1] / "support" / "adaptivecards" / "adaptivecards.min.js"
 # the renderer leaves it to the style of its host to break a name that is longer than the screen
 _PAGE: Final = """<!doctype html><meta charset="utf-8">

@@ -123,7 +123,7 @@ class TestAlertmanager:
     def test_it_takes_names_of_four_thousand_characters(
         self, tmp_path, receiver, situation
     ) -> None:
-        message = (situations() | hostile())[situation]
+        message = {**situations(), **hostile()}[situation]
         groups = {(notice.cluster, notice.group) for notice in message.notices}
 
         async def send(url: str) -> str:

@@ -13,7 +13,7 @@ from lagwatch.notify.notice import Message
 from tests.support.alert_situations import hostile, situations
 from tests.support.browser import Browser, browsing
 
-EVERY = situations() | hostile()
+EVERY = {**situations(), **hostile()}
 
 
 @pytest.fixture(scope="module")

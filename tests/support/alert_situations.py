@@ -1,6 +1,8 @@
 """Situations that receivers read about, made by hand."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Final
 
 from lagwatch.core.causes import Cause, CauseName, Certainty
@@ -136,7 +138,8 @@ def situations() -> dict[str, Message]:
     }
 
 
-def hostile() -> dict[str, Message]:
+@cache
+def hostile() -> Mapping[str, Message]:
     """Names of 4,000 characters, of one to four bytes each or escaped: alone and in a storm."""
     stopped = situations()["stopped"].notices[0]
     found = {}
@@ -145,11 +148,8 @@ def hostile() -> dict[str, Message]:
         notice = replace(
             _of_topic(_named(stopped, name), name), team=name, runbook=f"https://{name}"
         )
-        storm = [
-            replace(_of_topic(_named(notice, name), f"{topic}{name}"), cluster=name, policy=name)
-            for topic in range(6)
-            for _ in range(50)
-        ]
+        named = replace(_named(notice, name), cluster=name, policy=name)
+        storm = [_of_topic(named, f"{topic}{name}") for topic in range(6) for _ in range(50)]
         found[f"{kind} alone"] = _message("h1", notice)
         found[f"{kind} storm"] = _message("h2", *storm)
     return found

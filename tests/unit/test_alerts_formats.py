@@ -26,7 +26,7 @@ from lagwatch.notify.channels.teams import Teams, TeamsSettings
 from lagwatch.notify.message_words import overview, plain_text
 from tests.support.alert_situations import hostile, situations
 
-EVERY: Final = situations() | hostile()
+EVERY: Final = {**situations(), **hostile()}
 _CLOCK: Final = SystemClock()
 _RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
