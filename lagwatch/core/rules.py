@@ -304,8 +304,9 @@ def _falling_behind(rows: Rows) -> Bools:
     behind = long & late
     if not behind.any():
         return behind
-    # who was behind, and goes quiet, has not caught up; only a job may rest then
-    goes_on = rows.moves | (pace.behind[rows.row] & ~rows.ended)
+    # who was behind, and goes quiet, has not caught up; only what may be a job rests then
+    rests = rows.ended & (_rested(rows) | _ran_once(rows))
+    goes_on = rows.moves | (pace.behind[rows.row] & ~rests)
     return behind & goes_on
 
 
