@@ -1,8 +1,9 @@
 """What the commands of the Spark jobs share: their flags, and a run from beginning to end."""
 
 import os
+import re
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -82,6 +83,9 @@ class Job:
         return self.start_spark()
 
 
+_MASTER: Final = re.compile(r"local(\[[^\]]+\])?|yarn|(spark|k8s|sc|mesos|local-cluster)(://|\[).+")
+
+
 @contextmanager
 def job(
     name: str,
@@ -100,6 +104,29 @@ def job(
         with place.begun(name, dry=dry) as begun:
             yield begun
         outcomes.append(begun.run)
+
+
+def require_known(clusters: list[str] | tuple[str, ...], begun: Job) -> None:
+    """Refuse the name of a cluster that is neither recorded nor configured, before Spark starts.
+
+    Raises:
+        JobError: there is one.
+    """
+    from lagwatch.history.drivers.registry import open_store
+
+    if not clusters:
+        return
+    with closing(open_store(begun.ref.settings)) as store:
+        recorded = store.clusters()
+    configured_too = begun.settings.clusters if begun.settings is not None else ()
+    unknown = sorted({*clusters} - {*recorded, *configured_too})
+    if unknown and (recorded or configured_too):
+        raise JobError(
+            kind="input",
+            message=f"--cluster: nothing is recorded of {', '.join(unknown)}; "
+            f"the history has {', '.join(recorded) or 'no cluster'}",
+            retryable=False,
+        )
 
 
 @contextmanager
@@ -175,12 +202,28 @@ class JobPlace:
 
 @contextmanager
 def prepared(*, config: Path | None, store: str | None, master: str | None) -> Iterator[JobPlace]:
-    """What the runs of a command share; Spark is stopped at the end."""
+    """What the runs of a command share; Spark is stopped at the end.
+
+    Raises:
+        typer.BadParameter: `--store` or `--master` names nothing.
+    """
+    from lagwatch.config import secret
+
+    if store is not None and not store.strip():
+        raise typer.BadParameter(
+            "is empty. Write a folder or a URL, or leave the option out for the configured store",
+            param_hint="--store",
+        )
+    if master is not None and not _MASTER.fullmatch(master):
+        raise typer.BadParameter(
+            f"{secret.Place.shown(master)!r} is no master. Write local[2], spark://HOST:PORT, "
+            "yarn, k8s://… or sc://…",
+            param_hint="--master",
+        )
     settings = configured(config).settings if config is not None else None
     _require_spark()
 
     from lagwatch import log
-    from lagwatch.config import secret
     from lagwatch.config.history import HistorySettings
     from lagwatch.config.jobs import JobsSettings
     from lagwatch.config.settings import LogSettings

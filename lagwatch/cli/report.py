@@ -1,15 +1,13 @@
 """`lagwatch report`: a day of all groups as a page, as JSON and as text."""
 
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from lagwatch.cli.jobs import EXIT_CODES, Clusters, Job, Master, Store, job
+from lagwatch.cli.jobs import EXIT_CODES, Clusters, Job, Master, Store, job, require_known
 from lagwatch.cli.options import ConfigFile, configured, instant, instant_ms
 from lagwatch.cli.reporting import reported
-from lagwatch.errors import JobError
 
 if TYPE_CHECKING:  # pyspark and pydantic take a while to import
     from lagwatch.config.jobs import ReportSettings
@@ -95,7 +93,7 @@ def _made(
 ) -> "ReportResult":
     from lagwatch.jobs.report.build import ReportRequest, run_report
 
-    _require_known(clusters, begun)
+    require_known(clusters, begun)
     result = run_report(
         begun.spark,
         begun.ref,
@@ -109,29 +107,6 @@ def _made(
         begun.run.put_aside(f"{file}: {reason}")
     begun.run.clusters.update(seen.cluster for seen in result.report.clusters)
     return result
-
-
-def _require_known(clusters: list[str] | tuple[str, ...], begun: Job) -> None:
-    """Refuse the name of a cluster that is neither recorded nor configured, before Spark starts.
-
-    Raises:
-        JobError: there is one.
-    """
-    from lagwatch.history.drivers.registry import open_store
-
-    if not clusters:
-        return
-    with closing(open_store(begun.ref.settings)) as store:
-        recorded = store.clusters()
-    configured_too = begun.settings.clusters if begun.settings is not None else ()
-    unknown = sorted({*clusters} - {*recorded, *configured_too})
-    if unknown and recorded:
-        raise JobError(
-            kind="input",
-            message=f"--cluster: nothing is recorded of {', '.join(unknown)}; "
-            f"the history has {', '.join(recorded)}",
-            retryable=False,
-        )
 
 
 def _written(begun: Job, result: "ReportResult", folder: Path) -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from lagwatch.cli.jobs import EXIT_CODES, Clusters, Job, Master, Store, job
+from lagwatch.cli.jobs import EXIT_CODES, Clusters, Job, Master, Store, job, require_known
 from lagwatch.cli.options import INSTANT_HELP, ConfigFile, instant_ms
 from lagwatch.cli.reporting import reported
 
@@ -58,6 +58,7 @@ def rollup(
     with job("rollup", config=config, store=store, master=master) as begun:
         from lagwatch.jobs.rollup.job import RollupRequest
 
+        require_known(cluster or (), begun)
         roll_up(
             begun,
             RollupRequest(from_ms=from_ms, to_ms=to_ms, clusters=tuple(cluster or ()), tidy=tidy),

@@ -22,7 +22,7 @@ _SEVERITY: Final = (Exit.OK, Exit.UNKNOWN, Exit.WARNING, Exit.ERROR)
 EPILOG = """
 | Exit code | Meaning |
 |---|---|
-| 0 | OK: every group is at the log end, or was seen to make progress |
+| 0 | OK: every group is at the log end, makes progress, or pauses for no longer than is usual |
 | 1 | WARNING: a group is falling behind |
 | 2 | ERROR: a group stopped, stalled, went back or lost messages |
 | 3 | unknown: not enough seen, late and getting later, stale data, a cluster out of reach |

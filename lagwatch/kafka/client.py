@@ -125,14 +125,15 @@ class KafkaClients:
             lambda: AdminClient(self._with_events(properties.common(self.settings)), logger=_log)
         )
 
-    def reader(self, *, bulk: bool = False) -> Consumer:
+    def reader(self, *, bulk: bool = False, isolation: str = "read_committed") -> Consumer:
         """Make a consumer for partitions assigned by hand; `bulk`: to read much at once and end.
 
         Raises:
             SourceError: as the constructor.
         """
         chosen = properties.bulk_reader if bulk else properties.reader
-        return self._made(lambda: Consumer(self._with_events(chosen(self.settings)), logger=_log))
+        wanted = {**chosen(self.settings), "isolation.level": isolation}
+        return self._made(lambda: Consumer(self._with_events(wanted), logger=_log))
 
     def tail_reader(self) -> Consumer:
         """Make a consumer for the last offsets of some partitions.

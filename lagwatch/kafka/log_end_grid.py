@@ -28,6 +28,7 @@ from lagwatch.kafka.offsets_at import (
     Place,
     newest_of,
 )
+from lagwatch.kafka.record_times import KafkaRecordTimes
 
 Int64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -163,6 +164,7 @@ class _Grid:
                 self._enter(rows[part], columns[part], found, start=start)
         self._close_unknown_newest(newest_ms, latest.offset)
         self._ends = between_bounds(self._ends)
+        self._forget_compacted(await self._compacted())
         unusable = self._ends < 0
         start_now = await self._same(EARLIEST)
         self._forget_deleted(start.offset, start_now.offset)
@@ -194,6 +196,21 @@ class _Grid:
         stayed, known = (now == before)[:, None], self._first_ms[:, None] >= 0
         sure = (self._ends == first) & (self._at_ms[None, :] >= self._first_ms[:, None])
         self._ends[deleted & ~(stayed & known & sure)] = UNKNOWN
+
+    async def _compacted(self) -> Bools:
+        """Mask of partitions whose topic is compacted, as far as its configuration may be read."""
+        topics = sorted({topic for topic, _ in self._places})
+        found = await KafkaRecordTimes(self._clients).topic_times(topics)
+        compacted = {topic for topic, times in found.items() if times.compacted}
+        return np.array([topic in compacted for topic, _ in self._places], np.bool_)
+
+    def _forget_compacted(self, compacted: Bools) -> None:
+        """Forget answers about the past of compacted topics.
+
+        They name the next record that compaction left, which may be far behind the log end of that
+        time. The log end of now is known.
+        """
+        self._ends[compacted[:, None] & ~self._young] = UNKNOWN
 
     async def _same(self, spec: int) -> OffsetsAt:
         """Ask all places for the same instant."""

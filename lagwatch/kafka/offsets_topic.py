@@ -68,6 +68,16 @@ class KafkaOffsetsTopic:
         ends = await self._offsets(partitions, LATEST, IsolationLevel.READ_COMMITTED)
         return {each: Span(start=starts[each], end=ends[each]) for each in partitions}
 
+    async def unstable(self) -> Mapping[int, int]:
+        """The last stable offset of each partition that an open transaction holds back.
+
+        Raises:
+            SourceError: as by `spans`.
+        """
+        stable = {each: span.end for each, span in (await self.spans()).items()}
+        ends = await self._offsets([*stable], LATEST) if stable else {}
+        return {each: stable[each] for each, end in ends.items() if end > stable[each]}
+
     async def assign(self, positions: Mapping[int, int]) -> None:
         """Read these partitions from these offsets on, and no others."""
         self._positions = dict(positions)

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -143,6 +143,9 @@ class Made:
 
     def log_ends(self, spark: SparkSession, at_ms: Int64, topics: Sequence[str]) -> DataFrame:  # noqa: ARG002
         return spark.read.parquet(f"file://{self.folder}/log_ends")
+
+    def held_back(self) -> Mapping[int, int]:
+        return {}
 
     def unseen(self, topics: Sequence[str]) -> Sequence[str]:  # noqa: ARG002
         return ()

@@ -9,6 +9,13 @@ from typing import Final
 
 import numpy as np
 import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from lagwatch.clock import SystemClock
 from lagwatch.config import ClusterSettings
@@ -28,8 +35,9 @@ from tests.support.compacted import (
     by_time,
     commit_until_cleaned,
     write_until_cleaned,
+    write_until_thinned,
 )
-from tests.support.kafka import create_topic, produce
+from tests.support.kafka import ANSWER_TIMEOUT_S, create_topic, produce
 
 MINUTE_MS: Final = 60_000
 MANY: Final = 1_000_000
@@ -108,12 +116,37 @@ def test_an_end_in_the_unusable_time_is_the_end_of_the_log(
     assert ranges[-1].end == COMMITS * PARTITIONS
 
 
-def test_log_ends_of_a_compacted_topic_are_unknown_where_the_index_is_unusable(
-    cleaned_kafka: EmbeddedKafka,
-) -> None:
+def no_longer_compacted(kafka: EmbeddedKafka, topic: str) -> None:
+    admin = AdminClient(kafka.admin_config())
+    policy = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
+    wanted = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[policy])
+    (done,) = admin.incremental_alter_configs([wanted]).values()
+    done.result(ANSWER_TIMEOUT_S)
+
+
+def test_past_log_ends_of_a_compacted_topic_are_unknown(cleaned_kafka: EmbeddedKafka) -> None:
+    """The broker names the next record that is left, which may be far behind the log end."""
+    first_ms = SystemClock().now_ms() // MINUTE_MS * MINUTE_MS - 60 * MINUTE_MS
+    times = [first_ms + number * 10_000 for number in range(280)]
+    topic = write_until_thinned(cleaned_kafka, times, b"x" * 10_000)
+    at_ms = np.arange(first_ms, first_ms + 55 * MINUTE_MS, MINUTE_MS)
+
+    grid = log_ends_at("here", cluster(cleaned_kafka), [(topic, 0)], at_ms)
+
+    answers = np.array([by_time(cleaned_kafka, topic, at) for at in at_ms.tolist()])
+    true = np.searchsorted(times, at_ms)
+    younger = at_ms > times[-1]
+    assert (answers[~younger] > true[~younger]).any()
+    assert grid.log_end[0].tolist() == np.where(younger, true, -1).tolist()
+    assert grid.compacted[0].tolist() == (~younger).tolist()
+
+
+def test_log_ends_are_unknown_where_the_index_is_unusable(cleaned_kafka: EmbeddedKafka) -> None:
+    """The topic was compacted once, which its configuration does not say any more."""
     first_ms = SystemClock().now_ms() // MINUTE_MS * MINUTE_MS - 60 * MINUTE_MS
     times = [first_ms + number * 10_000 for number in range(280)]
     topic = write_until_cleaned(cleaned_kafka, times, b"x" * 10_000)
+    no_longer_compacted(cleaned_kafka, topic)
     at_ms = np.arange(first_ms, first_ms + 55 * MINUTE_MS, MINUTE_MS)
 
     grid = log_ends_at("here", cluster(cleaned_kafka), [(topic, 0)], at_ms)

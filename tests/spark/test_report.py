@@ -682,10 +682,11 @@ def test_a_day_whose_files_cannot_be_read_is_not_said_to_be_empty(spark, tmp_pat
     assert not re.search("recorded|lagwatch rollup", " ".join(others))
 
 
-def test_a_cluster_that_nobody_knows_is_refused_before_spark_starts(tmp_path) -> None:
+@pytest.mark.parametrize("job", [["report", "--day", "2026-10-25"], ["rollup"]])
+def test_a_cluster_that_nobody_knows_is_refused_before_spark_starts(tmp_path, job) -> None:
     store = ParquetStore(str(tmp_path / "store"))
     store.write([group_samples([group_sample(at_ms=NOON_MS)])], batch="one")
-    arguments = ["report", "--store", str(tmp_path / "store"), "--day", "2026-10-25"]
+    arguments = [*job, "--store", str(tmp_path / "store")]
 
     ended = CliRunner().invoke(
         app, [*arguments, "--cluster", "nosuch", "--master", "spark://127.0.0.1:1"]
@@ -693,6 +694,22 @@ def test_a_cluster_that_nobody_knows_is_refused_before_spark_starts(tmp_path) ->
 
     assert ended.exit_code == 2, ended.output
     assert "nothing is recorded of nosuch; the history has here" in ended.output
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [("--store=", "Write a folder or a URL"), ("--master=loca[2]", "Write local[2], spark://")],
+)
+def test_a_store_or_master_that_is_none_is_refused_before_anything_is_done(
+    tmp_path, monkeypatch, option, said
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    ended = CliRunner().invoke(app, ["rollup", option], env={"COLUMNS": "200"})
+
+    assert ended.exit_code == 2, ended.output
+    assert said in ended.output
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture(scope="module")

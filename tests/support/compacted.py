@@ -72,6 +72,22 @@ def write_until_cleaned(kafka: EmbeddedKafka, times_ms: Sequence[int], value: by
     return topic
 
 
+def write_until_thinned(kafka: EmbeddedKafka, times_ms: Sequence[int], value: bytes) -> str:
+    """A compacted topic of which every 40th record is the only one with its key.
+
+    The cleaner has left those, and with them records that the leader names for earlier times.
+    """
+    topic = unique("thinned")
+    create(kafka, topic, {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES)})
+    producer = Producer(kafka.admin_config() | {"linger.ms": 0, "batch.num.messages": 1})
+    for number, at_ms in enumerate(times_ms):
+        key = f"key-{number}" if number % 40 == 0 else "key"
+        producer.produce(topic, value, key, timestamp=at_ms)
+    assert producer.flush(ANSWER_TIMEOUT_S) == 0
+    eventually(lambda: by_time(kafka, topic, times_ms[1]) == 40, "a cleaned segment", timeout_s=60)
+    return topic
+
+
 def wait_for_emptied_segment(
     kafka: EmbeddedKafka, topic: str, at_ms: int, partition: int = 0
 ) -> None:

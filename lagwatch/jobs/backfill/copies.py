@@ -143,6 +143,10 @@ class CopiedInput:
             (time >= int(at_ms[0])) & (time <= int(at_ms[-1])) & F.col("topic").isin(*topics)
         )
 
+    def held_back(self) -> Mapping[int, int]:
+        """None: a copy has what it has."""
+        return {}
+
     def unseen(self, topics: Sequence[str]) -> Sequence[str]:  # noqa: ARG002 nothing can be asked
         return ()
 

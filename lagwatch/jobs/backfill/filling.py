@@ -19,7 +19,15 @@ from lagwatch.core.record import SCHEMA_VERSION, EventName, Kind, Source, from_r
 from lagwatch.errors import HistoryError, JobError
 from lagwatch.history.layout import HOUR_MS
 from lagwatch.jobs.backfill.coverage import Read, look_at, within
-from lagwatch.jobs.backfill.inputs import Input, judged_instants, log_end_instants, sample_instants
+from lagwatch.jobs.backfill.inputs import (
+    Input,
+    judged_instants,
+    log_end_instants,
+    sample_instants,
+)
+from lagwatch.jobs.backfill.inputs import (
+    before as gaps_before,
+)
 from lagwatch.jobs.backfill.plan import BackfillPlan, Plans, basis_of, new_plan
 from lagwatch.jobs.backfill.recorded import gaps_of
 from lagwatch.jobs.backfill.request import BackfillRequest, ClusterBackfill, ProgressDisplay
@@ -59,13 +67,19 @@ class Filling:
         self._plans = Plans(run.state)
 
     def fill(self, cluster: str, past: Input) -> Iterator[ClusterBackfill]:
-        """Finish the work of an earlier run, then fill the other gaps."""
+        """Finish the work of an earlier run, then fill the other gaps.
+
+        Nothing is filled from an instant on at which an open transaction hides commits: rows that
+        are missing can be filled later, wrong ones would stay.
+        """
         request = self._request
         basis = basis_of(request.source, request.where, request.replay)
         if not request.dry_run:
             self._plans.tidy(cluster)
         begun = self._plans.under_way(cluster)
-        if not request.dry_run and begun is not None and begun.basis == basis:
+        goes_on = not request.dry_run and begun is not None and begun.basis == basis
+        # where a transaction hides some of it by now, what is left is planned anew
+        if begun is not None and goes_on and not _held_back(past, begun.to_ms):
             yield self._carry_out(begun, past, resumed=True)
             begun = None
         self._progress.step(f"{cluster}: looking for gaps")
@@ -77,19 +91,23 @@ class Filling:
             unfinished=begun.gaps if begun is not None else (),
             aside=lambda _, reason: self._run.put_aside(reason),
         )
+        # asked before anything is read: what opens later is behind the end of the gaps
+        held = _held_back(past, gaps[-1].to_ms) if gaps else {}
+        if held:
+            gaps = gaps_before(gaps, min(held.values()))
         if not sample_instants(gaps, request.replay.interval_ms).size:
-            yield ClusterBackfill(cluster=cluster, gaps=(), rounds=0)
+            yield ClusterBackfill(cluster=cluster, gaps=(), rounds=0, held_back=held)
             return
         shards = request.shards or _SHARDS_PER_CORE * _parallelism(self._spark)
         plan = new_plan(cluster, basis, gaps, shards=shards, now_ms=self._now_ms)
         if request.dry_run:
             with self._read(plan, past) as (_, read):
-                yield self._found(plan, read, resumed=False)
+                yield replace(self._found(plan, read, resumed=False), held_back=held)
             return
         if begun is not None:
             self._plans.end(begun)
         self._plans.begin(plan)
-        yield self._carry_out(plan, past, resumed=False)
+        yield replace(self._carry_out(plan, past, resumed=False), held_back=held)
 
     def _carry_out(self, plan: BackfillPlan, past: Input, *, resumed: bool) -> ClusterBackfill:
         with self._read(plan, past) as (offsets, read):
@@ -150,7 +168,10 @@ class Filling:
         settings = self._request.replay
         topics = sorted({topic for _, topic in read.topics})
         at_ms = log_end_instants(
-            plan.gaps, settings.interval_ms, history_ms=settings.monitor.history_ms
+            plan.gaps,
+            settings.interval_ms,
+            history_ms=settings.monitor.history_ms,
+            begin_ms=min(read.begins.values(), default=0),
         )
         used = self._spark.createDataFrame(sorted(read.topics), "shard int, topic string")
         log_ends = past.log_ends(self._spark, at_ms, topics).transform(for_shards(used))
@@ -215,6 +236,11 @@ class Filling:
             persist(partial(store.write, [from_rows(Kind.EVENTS, [row])], batch=batch))
         finally:
             store.close()
+
+
+def _held_back(past: Input, to_ms: int) -> dict[int, int]:
+    """`Input.held_back`, of what is before an instant."""
+    return {place: at_ms for place, at_ms in past.held_back().items() if at_ms < to_ms}
 
 
 def _before(counts: Mapping[str, int]) -> Counter[str]:

@@ -1,7 +1,7 @@
 """Where commits and log ends of the past come from: Kafka itself, or copies in Parquet files."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -14,6 +14,7 @@ from lagwatch.history.layout import HOUR_MS
 from lagwatch.jobs.sources import log_ends as log_ends_source
 from lagwatch.jobs.sources import offsets as offsets_source
 from lagwatch.jobs.sources.options import cluster_options
+from lagwatch.kafka.held_back import held_back
 from lagwatch.kafka.log_end_grid import visible_topics
 
 Int64 = NDArray[np.int64]
@@ -69,6 +70,13 @@ class Input(Protocol):
         """Why log ends of some topics are not available, one sentence each."""
         ...
 
+    def held_back(self) -> Mapping[int, int]:
+        """Partition of the offsets topic → time (epoch ms) from which its commits are not known.
+
+        Of partitions with an open transaction.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaInput:
@@ -97,6 +105,9 @@ class KafkaInput:
 
     def unseen(self, topics: Sequence[str]) -> Sequence[str]:
         return visible_topics(self.cluster, self.settings, topics).sentences()
+
+    def held_back(self) -> Mapping[int, int]:
+        return held_back(self.cluster, self.settings)
 
 
 def refused_of(quarantine: DataFrame, most: int) -> list[Refused]:
@@ -184,8 +195,22 @@ def judged_instants(gaps: Sequence[Gap], step_ms: int, *, begin_ms: int) -> Int6
     return at_ms[at_ms >= begin_ms // HOUR_MS * HOUR_MS - HOUR_MS]
 
 
-def log_end_instants(gaps: Sequence[Gap], step_ms: int, *, history_ms: int) -> Int64:
+def before(gaps: Sequence[Gap], end_ms: int) -> tuple[Gap, ...]:
+    """What of the gaps is before an instant."""
+    return tuple(
+        Gap(from_ms=gap.from_ms, to_ms=min(gap.to_ms, end_ms))
+        for gap in gaps
+        if gap.from_ms < end_ms
+    )
+
+
+def log_end_instants(
+    gaps: Sequence[Gap], step_ms: int, *, history_ms: int, begin_ms: int = 0
+) -> Int64:
     """Instants at which log ends are needed, rising.
+
+    None older than the history that the oldest commit, of `begin_ms`, needs: of a week in which
+    groups committed for an hour a day of log ends is enough.
 
     Every sample of a gap, and instants before the gap at growing distances.
 
@@ -199,7 +224,8 @@ def log_end_instants(gaps: Sequence[Gap], step_ms: int, *, history_ms: int) -> I
         before = _ceil(gap.from_ms, step_ms) - lead
         parts.append(before[before >= max(covered_ms, 0)])
         covered_ms = gap.to_ms
-    return np.unique(np.concatenate(parts)).astype(np.int64)
+    at_ms = np.unique(np.concatenate(parts)).astype(np.int64)
+    return at_ms[at_ms >= begin_ms - history_ms]
 
 
 def _lead(step_ms: int, history_ms: int) -> Int64:

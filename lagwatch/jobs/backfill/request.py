@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum, unique
 from typing import Any, Final, Protocol
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from lagwatch.config import ClusterSettings
 from lagwatch.config.elasticsearch import ElasticsearchSettings
@@ -91,6 +91,9 @@ class ClusterBackfill:
     """Partitions of the offsets topic that lack commits → instant from which they have all."""
     partly: tuple[GroupCover, ...] = ()
     """Groups of these partitions that may lack commits of the time."""
+    held_back: Mapping[int, int] = field(default_factory=dict)
+    """Partitions of the offsets topic with an open transaction → instant from which that hides
+    commits: from the first of them on nothing was filled."""
     unseen: tuple[str, ...] = ()
     """Why log ends of some topics were not available."""
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -124,7 +127,9 @@ class ClusterBackfill:
     def lines(self, *, dry_run: bool) -> list[str]:
         """For people."""
         if not self.rounds:
-            return [f"{self.cluster}: nothing to fill, every interval is recorded"]
+            held = [f"  not covered: {reason}" for reason in self.not_covered()]
+            left = "" if held else ", every interval is recorded"
+            return [f"{self.cluster}: nothing to fill{left}", *held]
         seconds = sum(gap.seconds for gap in self.gaps)
         again = " (begun by an earlier run)" if self.resumed else ""
         head = (
@@ -156,6 +161,14 @@ class ClusterBackfill:
     def not_covered(self) -> list[str]:
         """Sentences on times that stay unfilled and values that stay unknown, with the reason."""
         said = list(self.unseen)
+        if self.held_back:
+            places = ", ".join(str(place) for place in sorted(self.held_back))
+            said.append(
+                f"everything from {_instant(min(self.held_back.values()))} on: a transaction has "
+                f"been open since then in partition {places} of the offsets topic, and which "
+                "commits behind it count is not known before it ends. Run it again then; "
+                "`kafka-transactions.sh find-hanging` shows transactions that never end"
+            )
         if self.complete_from:
             last = max(self.complete_from.values())
             until = "the end of this time" if last == NEVER_MS else _instant(last)
@@ -207,8 +220,14 @@ def telegraf_of(where: str, configured: ElasticsearchSettings) -> tuple[Elastics
     if not where:
         return configured, ""
     parts = urlsplit(where)
-    url = urlunsplit((parts.scheme, parts.netloc, "", "", ""))
+    host = parts.netloc.rpartition("@")[2]
+    url = urlunsplit((parts.scheme, host, "", "", ""))
     given = {**dict(configured), "urls": (url,)}
+    if "@" in parts.netloc:
+        given |= {
+            "username": unquote(parts.username or ""),
+            "password": unquote(parts.password or ""),
+        }
     return ElasticsearchSettings.model_validate(given), parts.path.strip("/")
 
 

@@ -6,8 +6,9 @@ are visible and that the cluster's filters keep), `cells_per_task`.
 
 Columns: `at_ms` is a multiple of the step, or one of the instants; `log_end` the offset of the
 first record that is not older, null when the records of that time are deleted or compaction has
-made the broker's time index unusable; `log_start` as it is now; `method` says how the log end is
-known, or which of the two it is. Topics that are hidden or deleted have no rows:
+made the broker's time index unusable; `log_start` is 0 where nothing has been deleted to this day,
+otherwise null: what had been deleted by then is not known; `method` says how the log end is known,
+or which of the two it is. Topics that are hidden or deleted have no rows:
 `lagwatch.kafka.log_end_grid.visible_topics` returns which, and why.
 """
 
@@ -23,6 +24,7 @@ from pyspark.sql import types as T
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from lagwatch.config import ClusterSettings
+from lagwatch.core.model import UNKNOWN
 from lagwatch.jobs.schemas import BATCH_ROWS
 from lagwatch.jobs.sources.options import (
     batch_of,
@@ -134,7 +136,8 @@ def _batch(
     method = np.where(grid.after_newest[rows].ravel(), 1, 0)
     method[log_end < 0] = _METHODS.index(LogEndMethod.RETENTION)
     method[grid.compacted[rows].ravel()] = _METHODS.index(LogEndMethod.COMPACTION)
-    log_start = np.repeat(grid.log_start[rows], size)
+    # of a later deletion the messages were there at the time
+    log_start = np.repeat(np.where(grid.log_start[rows] == 0, 0, UNKNOWN), size)
     return batch_of(
         SCHEMA,
         {
