@@ -98,7 +98,7 @@ def _curves(board: builders.Dashboard) -> None:
             about=f"{_OVER} A gap is unknown.",
         )
     )
-    written = f"max by (partition) (delta(lagwatch_log_end_offset{_OF}[5m]))"
+    written = f"max by (partition) (increase(lagwatch_log_end_offset{_OF}[5m]))"
     board.with_panel(
         p.heat(
             "Messages written to each partition in five minutes",

@@ -572,6 +572,29 @@ def test_totals_and_title_are_marked_as_old_while_lagwatch_is_away(
     assert browser.run(_TITLE) == "(2) lagwatch"
 
 
+def test_the_page_of_a_group_is_marked_as_old_while_lagwatch_is_away(
+    browser: Browser, relay: Relay
+) -> None:
+    browser.look(1280, 800, "light")
+    browser.open(f"http://127.0.0.1:{relay.port}/?group=group-5&of={CLUSTER}")
+    eventually(lambda: "Produced" in browser.text("#g-facts"), "its figures")
+    level = "return document.querySelector('#g-verdict').dataset.level"
+    before = browser.text("#g-mark"), browser.run(level)
+
+    relay.cut()
+    eventually(lambda: "lagwatch does not answer" in browser.text("#g-old"), "it is old")
+    away = browser.text("#g-mark"), browser.run(level), browser.text("#g-sentence")
+    facts = browser.texts("#g-facts dt")
+    relay.mend()
+    eventually(lambda: browser.text("#g-old") == "", "fresh again")
+
+    assert before == ("OK", "ok")
+    assert away[:2] == ("was OK", "unknown")
+    assert away[2].startswith("Last known: OK")
+    assert "Produced" not in facts
+    assert (browser.text("#g-mark"), browser.run(level)) == before
+
+
 _PATTERNS = (
     *("", "oup", "^group", "group-[01]$", "GROUP", "(?i)GROUP", r"\Agroup-0\Z", r"\\A", "(?a)p-0"),
     *(r"(?P<one>x)(?P=one)", "^x*$", "-0|-5", r"team\.x"),

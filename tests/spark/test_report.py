@@ -370,11 +370,12 @@ def test_incidents(numbers, sql) -> None:
             greatest(at_ms, {FROM_MS}) b, least(coalesce(next_ms, {TO_MS}), {TO_MS}) z
           from e where after in ('WARN', 'ERR') and coalesce(next_ms, {TO_MS}) > {FROM_MS})
         select cluster, "group", from_ms, to_ms, worst, rule, (z - b) / 1000.0 as seconds,
-          (select max(lag_max) from today t where t.cluster = i.cluster and t."group" = i."group"
-            and t.bucket_ms + 300000 > b and t.bucket_ms < z) lag_max,
-          (select max(time_lag_max_s) from today t where t.cluster = i.cluster
-            and t."group" = i."group" and t.bucket_ms + 300000 > b and t.bucket_ms < z)
-            time_lag_max_s
+          (select max(total_lag) from group_samples s where s.cluster = i.cluster
+            and s."group" = i."group" and s.status in ('WARN', 'ERR') and s.at_ms >= b
+            and s.at_ms < z) lag_max,
+          (select max(time_lag_s) from group_samples s where s.cluster = i.cluster
+            and s."group" = i."group" and s.status in ('WARN', 'ERR') and s.at_ms >= b
+            and s.at_ms < z) time_lag_max_s
         from i
         """
     )

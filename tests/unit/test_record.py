@@ -1,12 +1,14 @@
 """The flat rows: columns, plain values, identity."""
 
 import string
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lagwatch.core.model import PartitionStatus, TimeLagReason
 from lagwatch.core.record import (
     BY_WORST,
     KINDS,
@@ -22,6 +24,7 @@ from lagwatch.core.record import (
     schema,
 )
 from lagwatch.core.record import samples as live_samples
+from lagwatch.core.snapshot import RowTimes
 from tests.support.history import NOON_MS, Live, group_sample, sample, samples
 
 NAMES = st.text(min_size=0, max_size=8)
@@ -181,6 +184,36 @@ def test_live_samples_say_what_the_snapshot_says() -> None:
     assert (groups[0]["max_lag_topic"], groups[0]["max_lag_partition"]) == ("orders", 0)
     assert groups[0]["members"] == 1
     assert groups[0]["unchanged"] is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "error_s", "failed", "recorded"),
+    [
+        (TimeLagReason.RECORD_TIME, 159.0, False, None),  # it may be 1 s as well
+        (TimeLagReason.RECORD_TIME, np.nan, False, None),
+        (TimeLagReason.RECORD_TIME, 12.0, False, 160.0),
+        (TimeLagReason.RECORD_TIME, 159.0, True, 160.0),
+        (TimeLagReason.BEYOND_HISTORY, np.nan, False, 160.0),
+        (TimeLagReason.MEASURED, 1.0, False, 160.0),
+    ],
+)
+def test_a_bound_that_says_nothing_of_a_good_group_is_not_recorded_as_its_time_lag(
+    reason, error_s, failed, recorded
+) -> None:
+    live = Live()
+    live.topics(orders=1)
+    live.wait(1)
+    live.commit(("billing", "orders", 0, 60))
+    live.wait(1)
+    snapshot = live.judge()
+    status = PartitionStatus.STOP if failed else PartitionStatus.OK
+    times = RowTimes(np.array([160_000]), np.array([reason], np.int8), np.array([error_s * 1000]))
+    rows = replace(snapshot.rows, times=times.part, status=np.array([status], np.int8))
+    taken = Capture(snapshot=replace(snapshot, rows=rows), rebalances={})
+
+    (row,) = live_samples(taken, np.arange(1), at_ms=NOON_MS, reason=SampleReason.INTERVAL).rows()
+
+    assert (row["time_lag_s"], row["time_lag_reason"]) == (recorded, reason.word)
 
 
 def test_the_sum_of_a_group_of_which_nothing_is_known_is_unknown() -> None:

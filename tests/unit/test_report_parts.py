@@ -42,7 +42,7 @@ from lagwatch.jobs.report.model import (
     Trend,
 )
 from lagwatch.jobs.report.page import colour, facts, html, spark
-from lagwatch.jobs.report.parts import deployment_day, to_do, topic_advice, urgency, with_cause
+from lagwatch.jobs.report.parts import deployment_day, to_do, topic_advice, urgency, with_rounds
 from lagwatch.jobs.report.text import text as plain
 from lagwatch.jobs.report.words import verdict
 from lagwatch.kafka.embedded.ports import free_ports
@@ -270,11 +270,28 @@ _INCIDENT = ReportedIncident(
 )
 
 
-def _rounds(*counted: tuple[str | None, str, int]) -> list[dict]:
+def _rounds(*counted: tuple[str | None, str | None, int]) -> list[dict]:
     return [
-        {"cause": cause, "cause_certainty": certainty, "rounds": number}
+        {
+            "cause": cause,
+            "cause_certainty": certainty,
+            "rounds": number,
+            "lag_max": None,
+            "time_lag_max_s": None,
+        }
         for cause, certainty, number in counted
     ]
+
+
+def test_an_incident_has_the_greatest_lags_of_its_own_rounds() -> None:
+    none, one, two = _rounds((None, None, 1), (None, "unknown", 1), ("all_slow", "likely", 1))
+    rounds = [none, one | {"lag_max": 7, "time_lag_max_s": 2.5}, two | {"lag_max": 9}]
+    beside = replace(_INCIDENT, lag_max=8_000, time_lag_max_s=400.0)  # of buckets
+
+    found = with_rounds(beside, rounds, {})
+
+    assert (found.lag_max, found.time_lag_max_s, found.cause) == (9, 2.5, "all_slow")
+    assert with_rounds(beside, [], {}) == beside
 
 
 def test_an_incident_has_the_known_cause_that_was_named_most_often() -> None:
@@ -283,7 +300,7 @@ def test_an_incident_has_the_known_cause_that_was_named_most_often() -> None:
         ("all_slow", "likely", 10),
     )  # fmt: skip
 
-    found = with_cause(_INCIDENT, rounds, {"no_members": "the group has no members"})
+    found = with_rounds(_INCIDENT, rounds, {"no_members": "the group has no members"})
 
     assert (found.cause, found.cause_certainty) == ("no_members", "certain")
     assert found.cause_share == pytest.approx(0.3)
@@ -291,7 +308,7 @@ def test_an_incident_has_the_known_cause_that_was_named_most_often() -> None:
 
 
 def test_without_a_recorded_sentence_a_cause_is_reported_by_its_meaning() -> None:
-    found = with_cause(_INCIDENT, _rounds(("no_members", "likely", 1)), {})
+    found = with_rounds(_INCIDENT, _rounds(("no_members", "likely", 1)), {})
 
     assert found.cause_text is not None
     assert found.cause_text.startswith(
@@ -303,15 +320,15 @@ def test_without_a_recorded_sentence_a_cause_is_reported_by_its_meaning() -> Non
 def test_as_many_likely_as_certain_samples_are_no_certainty() -> None:
     rounds = _rounds(("no_members", "certain", 3), ("no_members", "likely", 3))
 
-    assert with_cause(_INCIDENT, rounds, {}).cause_certainty == "likely"
+    assert with_rounds(_INCIDENT, rounds, {}).cause_certainty == "likely"
 
 
 def test_a_cause_that_was_looked_for_and_not_found_is_not_one_that_was_not_recorded() -> None:
-    unknown = with_cause(_INCIDENT, _rounds((None, "unknown", 3)), {})
+    unknown = with_rounds(_INCIDENT, _rounds((None, "unknown", 3)), {})
 
     assert (unknown.cause, unknown.cause_certainty) == (None, "unknown")
     assert unknown.cause_text == "Cause: not known."
-    assert with_cause(_INCIDENT, [], {}) == _INCIDENT
+    assert with_rounds(_INCIDENT, [], {}) == _INCIDENT
 
 
 def test_the_text_says_how_far_an_objective_was_missed_and_what_of_the_budget_is_used(
@@ -427,7 +444,7 @@ def _standing(**changes) -> dict:
 
 
 def test_text_and_page_lead_with_what_to_do(report) -> None:
-    incident = with_cause(_INCIDENT, _rounds(("all_slow", "likely", 1)), {"all_slow": "too slow"})
+    incident = with_rounds(_INCIDENT, _rounds(("all_slow", "likely", 1)), {"all_slow": "too slow"})
     with_incident = replace(report, to_do=(to_do(_standing(), incident, 0),), incidents=(incident,))
 
     lines = plain(with_incident).splitlines()

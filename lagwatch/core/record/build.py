@@ -13,11 +13,12 @@ from lagwatch.core.model import (
     Member,
     PartitionStatus,
     Rule,
+    TimeLagBound,
     TimeLagReason,
 )
 from lagwatch.core.record.columns import SCHEMA_VERSION, EventName, Kind, SampleReason, Source
 from lagwatch.core.record.records import Records, Text, Values
-from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.core.snapshot import ClusterSnapshot, GroupColumns, RowColumns
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -89,7 +90,7 @@ def samples(capture: Capture, rows: Index, *, at_ms: int, reason: SampleReason) 
             "topic_id": _topic_ids(snapshot).take(columns.topic[rows]),
             "log_start_offset": _at(topics.log_start, at),
             "lag": columns.lag[rows],
-            "time_lag_s": _seconds(columns.time_lag_ms[rows]),
+            "time_lag_s": _measured_s(columns, rows, columns.status[rows] == PartitionStatus.OK),
             "time_lag_reason": Text(columns.time_lag_reason[rows].astype(np.int32), _REASONS),
             "time_lag_at_ms": _same(snapshot.time_lags_ms, rows.size),
             "status": Text(_PARTITION_CODE[columns.status[rows]], _PARTITION_WORDS),
@@ -148,7 +149,7 @@ def group_samples(
             "max_lag_partition": np.where(
                 max_row >= 0, np.append(rows.partition, UNKNOWN)[max_row], UNKNOWN
             ).astype(np.int32),
-            "time_lag_s": _seconds(columns.time_lag_ms[groups]),
+            "time_lag_s": _measured_s(columns, groups, columns.status[groups] == GroupStatus.OK),
             "time_lag_reason": Text(columns.time_lag_reason[groups].astype(np.int32), _REASONS),
             "time_lag_at_ms": _same(snapshot.time_lags_ms, size),
             "partitions": columns.partition_count[groups].astype(np.int32),
@@ -244,8 +245,24 @@ def _at(column: Int64, at: Int32) -> Int64:
     return np.append(column, UNKNOWN)[at]
 
 
-def _seconds(time_lag_ms: Int64) -> NDArray[np.float64]:
-    return np.where(time_lag_ms < 0, np.nan, time_lag_ms / 1000)
+def _measured_s(
+    columns: RowColumns | GroupColumns, which: Index | slice, ok: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Time lags of rows or groups, not a number where a bound says nothing.
+
+    After a restart all that is known of a group that keeps up may be that it is no later than the
+    restart was long. Who adds up the history would take that for lateness.
+    """
+    lag_ms, reason = columns.time_lag_ms[which], columns.time_lag_reason[which]
+    close = columns.time_lag_error_ms[which] <= np.maximum(_CLOSE_MS, lag_ms // _CLOSE_PART)
+    says_nothing = _AT_MOST[reason] & ok & ~close
+    return np.where((lag_ms < 0) | says_nothing, np.nan, lag_ms / 1000)
+
+
+_CLOSE_MS: Final = 20_000
+_CLOSE_PART: Final = 8
+"""A bound this close to the truth is a measurement, as in `TimeLagBound.EXACT`."""
+_AT_MOST: Final = np.array([each.bound is TimeLagBound.AT_MOST for each in TimeLagReason], np.bool_)
 
 
 def _topic_ids(snapshot: ClusterSnapshot) -> Text:

@@ -71,7 +71,7 @@ from lagwatch.jobs.report.parts import (
     to_do,
     topic_advice,
     urgency,
-    with_cause,
+    with_rounds,
 )
 from lagwatch.jobs.report.words import moment
 from lagwatch.jobs.tables import StoreRef, on_sound_files
@@ -361,7 +361,7 @@ class _Builder:
     ) -> list[ReportedIncident]:
         of_day = incidents.of_day(self._day, buckets)
         rows = self._collected("incidents", events.transform(incidents.spells).transform(of_day))
-        found = self._with_causes([ReportedIncident(**row) for row in rows], rounds, events)
+        found = self._with_rounds([ReportedIncident(**row) for row in rows], rounds, events)
         return sorted(
             found,
             key=lambda incident: (
@@ -372,7 +372,7 @@ class _Builder:
             ),
         )
 
-    def _with_causes(
+    def _with_rounds(
         self, found: Sequence[ReportedIncident], rounds: DataFrame, events: DataFrame
     ) -> list[ReportedIncident]:
         if not found:
@@ -399,7 +399,7 @@ class _Builder:
         words: list[dict[str | None, str]] = [{} for _ in found]
         for row in said:
             words[row["incident"]][row["cause"]] = row["sentence"]
-        return [with_cause(*each) for each in zip(found, rows, words, strict=True)]
+        return [with_rounds(*each) for each in zip(found, rows, words, strict=True)]
 
     def _to_do(
         self,

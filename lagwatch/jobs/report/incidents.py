@@ -86,12 +86,15 @@ def of_day(day: Day, buckets: DataFrame) -> Callable[[DataFrame], DataFrame]:
 
 
 def _with_lag(day: Day, buckets: DataFrame) -> Callable[[DataFrame], DataFrame]:
-    """Add the greatest lag and time lag in the buckets of the day that a spell touches."""
+    """Add the greatest lag and time lag in the buckets of the day that lie within a spell.
+
+    A bucket at its edge may have its maximum from before or after it, or from another spell.
+    """
 
     def transform(found: DataFrame) -> DataFrame:
-        begun = F.col("bucket_ms") + BUCKET_MS > F.coalesce(F.col("from_ms"), F.lit(day.from_ms))
-        ended = F.col("bucket_ms") >= F.coalesce(F.col("to_ms"), F.lit(day.to_ms))
-        touched = begun & ~ended
+        begun = F.col("bucket_ms") >= F.coalesce(F.col("from_ms"), F.lit(day.from_ms))
+        ended = F.col("bucket_ms") + BUCKET_MS > F.coalesce(F.col("to_ms"), F.lit(day.to_ms))
+        within_it = begun & ~ended
         lags = buckets.where(within("bucket_ms", day.from_ms, day.to_ms)).select(
             *GROUP, "bucket_ms", "lag_max", "time_lag_max_s"
         )
@@ -99,8 +102,8 @@ def _with_lag(day: Day, buckets: DataFrame) -> Callable[[DataFrame], DataFrame]:
             found.join(lags, on=list(GROUP), how="left")
             .groupBy(*GROUP, *_SPELL)
             .agg(
-                F.max(F.when(touched, F.col("lag_max"))).alias("lag_max"),
-                F.max(F.when(touched, F.col("time_lag_max_s"))).alias("time_lag_max_s"),
+                F.max(F.when(within_it, F.col("lag_max"))).alias("lag_max"),
+                F.max(F.when(within_it, F.col("time_lag_max_s"))).alias("time_lag_max_s"),
             )
             .select(*GROUP, *_SPELL, "lag_max", "time_lag_max_s")
         )

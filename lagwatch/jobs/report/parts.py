@@ -95,22 +95,31 @@ def change(row: Mapping[str, Any], found: Comparison, p: float) -> MetricChange:
     )
 
 
-def with_cause(
+def with_rounds(
     incident: ReportedIncident,
     rounds: Sequence[Mapping[str, Any]],
     sentences: Mapping[str | None, str],
 ) -> ReportedIncident:
-    """An incident with the known cause that was named most often in it.
+    """An incident with its greatest lags, and the known cause that was named most often in it.
 
-    `rounds` are its rows of `troubles.causes`, `sentences` has the last one of each cause.
+    Without rounds, because they are past their retention, its lags are those of the buckets that
+    lie within it. `rounds` are its rows of `troubles.causes`, `sentences` has the last one of each
+    cause.
     """
+    if rounds:
+        incident = replace(
+            incident,
+            lag_max=_greatest(rounds, "lag_max"),
+            time_lag_max_s=_greatest(rounds, "time_lag_max_s"),
+        )
     counted: Counter[str | None] = Counter()
-    for row in rounds:
+    asked = [row for row in rounds if row["cause_certainty"] is not None]
+    for row in asked:
         counted[row["cause"]] += row["rounds"]
     if not counted:
         return incident
     named = min(counted, key=lambda cause: (cause is None, -counted[cause], cause or ""))
-    surest = {row["cause_certainty"]: row["rounds"] for row in rounds if row["cause"] == named}
+    surest = {row["cause_certainty"]: row["rounds"] for row in asked if row["cause"] == named}
     certainty = min(surest, key=lambda word: (-surest[word], word == Certainty.CERTAIN))
     return replace(
         incident,
@@ -119,6 +128,10 @@ def with_cause(
         cause_share=counted[named] / counted.total(),
         cause_text=_cause_text(named, certainty, sentences.get(named)),
     )
+
+
+def _greatest(rounds: Sequence[Mapping[str, Any]], name: str) -> Any:  # noqa: ANN401 of any column
+    return max((row[name] for row in rounds if row[name] is not None), default=None)
 
 
 _CAUSES: Final = {row.cause.value: row for row in CAUSES}

@@ -52,17 +52,25 @@ def standing(day: Day, events: DataFrame) -> Transform:
 
 
 def causes(spells: DataFrame) -> Transform:
-    """Rounds of groups → how often each cause was named in each of `SPELLS`."""
+    """Rounds of groups → how often each cause was named in each of `SPELLS`, and the lags then.
+
+    Without a certainty: no cause was looked for.
+    """
 
     def transform(rounds: DataFrame) -> DataFrame:
-        looked_for = F.col("status").isin(*BAD) & F.col("cause_certainty").isNotNull()
         return (
-            rounds.where(looked_for)
+            rounds.where(F.col("status").isin(*BAD))
             .join(spells, on=list(GROUP), how="inner")
             .where((F.col("at_ms") >= F.col("from_ms")) & (F.col("at_ms") < F.col("to_ms")))
             .groupBy("incident", "cause", "cause_certainty")
-            .agg(F.count("at_ms").alias("rounds"))
-            .select("incident", "cause", "cause_certainty", "rounds")
+            .agg(
+                F.count("at_ms").alias("rounds"),
+                F.max("total_lag").alias("lag_max"),
+                F.max("time_lag_s").alias("time_lag_max_s"),
+            )
+            .select(
+                *("incident", "cause", "cause_certainty", "rounds", "lag_max", "time_lag_max_s")
+            )
         )
 
     return transform

@@ -28,11 +28,23 @@ export class Group {
   #alerts;
   #incidents;
   #historyAt = -Infinity;
+  #last = null; // the last answer about the group that is shown
+  #incident = ""; // its open incident, as it was when the incidents were listed
 
   constructor(live, alerts) {
     this.#live = live;
     this.#alerts = alerts;
     this.#incidents = new Incidents(alerts);
+    alerts.onChange(() => {
+      if (!this.#shown || this.#openIncident() === this.#incident) return;
+      this.#historyAt = -Infinity; // it has opened, changed or ended: what is listed is old
+      this.refresh();
+    });
+  }
+
+  #openIncident() {
+    const { group, of } = read();
+    return JSON.stringify(this.#alerts.incident(of, group) ?? null);
   }
 
   /** Show the group of the address; builds the page when it is another one. */
@@ -41,6 +53,7 @@ export class Group {
     const wanted = JSON.stringify([of, group]);
     if (wanted !== this.#shown) {
       this.#shown = wanted;
+      this.#last = null;
       this.#build(group, of);
     }
     this.#historyAt = -Infinity;
@@ -75,6 +88,7 @@ export class Group {
     }
     if (whose === this.#shown && performance.now() - this.#historyAt > HISTORY_EVERY_MS) {
       this.#historyAt = performance.now();
+      this.#incident = this.#openIncident();
       const current = () => whose === this.#shown;
       this.#past.load(current);
       this.#incidents.load(current);
@@ -128,7 +142,14 @@ export class Group {
       for (const id of ["g-cause-box", "g-to-do-box"]) $(id).hidden = true;
       this.#known(false);
       this.#incidents.offer(false); // a mute of a name that does not exist mutes nothing
-    } else say($("g-where"), `Could not be asked just now: ${error.message}`);
+      return;
+    }
+    say($("g-where"), `Could not be asked just now: ${error.message}`);
+    // what is shown is no longer what is, although it was fresh when it came
+    if (!this.#last) return;
+    const was = { ...this.#last, stale: true };
+    this.#verdict(was, `lagwatch does not answer. This is of ${instant(was.at_ms)}.`);
+    this.#facts(was);
   }
 
   /** Show what is known of the present, or hide it: of a group that is gone nothing of it is true. */
@@ -137,16 +158,23 @@ export class Group {
     for (const part of this.#box.querySelectorAll(".pair, section[aria-labelledby=h-members], section[aria-labelledby=h-table]")) part.hidden = !known;
   }
 
-  #fill(answer) {
+  /** The verdict, or what it was; `old` says how old the data are. */
+  #verdict(answer, old) {
     const worst = answer.worst;
-    this.#known(true);
-    this.#incidents.offer(true);
     $("g-mark").replaceChildren(mark(worst?.status ?? answer.status, answer.stale));
-    $("g-verdict").dataset.level = LEVELS[worst?.status] ?? "unknown";
+    $("g-verdict").dataset.level = answer.stale ? "unknown" : (LEVELS[worst?.status] ?? "unknown");
     const said = worst ? verdict(worst) : "UNKNOWN: nothing has been committed.";
     say($("g-sentence"), answer.stale ? `Last known: ${said}` : said);
     $("g-mark").parentElement.toggleAttribute("data-stale", answer.stale);
-    say($("g-old"), answer.stale ? `The data of this group are ${duration(Math.round(answer.data_age_s))} old.` : "");
+    say($("g-old"), old);
+  }
+
+  #fill(answer) {
+    const worst = answer.worst;
+    this.#last = answer;
+    this.#known(true);
+    this.#incidents.offer(true);
+    this.#verdict(answer, answer.stale ? `The data of this group are ${duration(Math.round(answer.data_age_s))} old.` : "");
     say($("g-lost"), worst?.rule === "records_lost" || !answer.lost ? "" : `MESSAGES LOST: ${answer.lost_is === "upper_bound" ? "up to " : ""}${number(answer.lost)} were deleted before the group read them.`);
     const many = answer.partitions.length > 1 && worst;
     say($("g-where"), many ? `This is ${key(worst)}, the worst of ${number(answer.partitions.length)} partitions.` : "");
@@ -156,7 +184,8 @@ export class Group {
     if ($("g-to-do").children.length !== steps.length || $("g-to-do").textContent !== steps.join("")) {
       $("g-to-do").replaceChildren(...steps.map((step) => make("li", {}, step)));
     }
-    fillMembers(answer.members, answer.consumed_per_s);
+    // a rate is of the last minute: who has just left is no program that assigns partitions itself
+    fillMembers(answer.members, answer.status === "OK" ? answer.consumed_per_s : null);
     this.#facts(answer);
     this.#heat(answer);
     this.#window(answer);

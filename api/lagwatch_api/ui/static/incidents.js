@@ -48,7 +48,11 @@ export class Incidents {
       if (!current()) return;
       $("incidents").hidden = false;
       const mine = this.#alerts.mutes.filter((mute) => mute.matches(of, group));
-      $("mutes").replaceChildren(...mine.map((mute) => muteLine(mute, (id) => this.#unmute(id))));
+      const shown = JSON.stringify(mine);
+      if ($("mutes").dataset.shown !== shown) { // a button in it may have the focus
+        $("mutes").dataset.shown = shown;
+        $("mutes").replaceChildren(...mine.map((mute) => muteLine(mute, (id) => this.#unmute(id))));
+      }
       this.#list(answer.incidents);
       await this.#runbook(of, group, current);
     } catch (error) {

@@ -72,7 +72,8 @@ export class Past {
     const curve = (query) => ask(`${this.#path()}${part}/history?${query}`);
     try {
       let query = own ? between(asked) : since(asked.range in RANGES ? asked.range : USUAL);
-      let points = known((await curve(query)).points);
+      const whole = (points) => (known(points).length ? points : []); // who zooms in on a hole shall see it
+      let points = (own ? whole : known)((await curve(query)).points);
       if (!points.length && !own && !(asked.range in RANGES)) {
         query = since(WIDER);
         points = known((await curve(query)).points);
