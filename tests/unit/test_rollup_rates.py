@@ -6,7 +6,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lagwatch.core.record import Kind, Records
@@ -135,6 +135,7 @@ def test_duckdb_finds_the_same_rates_where_rounds_are_missing_and_log_ends_unkno
     seed, rounds, partitions
 ) -> None:
     found = recording(seed, rounds=rounds, partitions=partitions, thin=False)
+    assume(found.samples)  # all rounds may be missing: there is nothing to compare then
     ours = rolled(found)
     samples = pa.Table.from_pylist(found.samples)
 
