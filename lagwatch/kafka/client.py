@@ -125,14 +125,18 @@ class KafkaClients:
             lambda: AdminClient(self._with_events(properties.common(self.settings)), logger=_log)
         )
 
-    def reader(self, *, bulk: bool = False, isolation: str = "read_committed") -> Consumer:
+    def reader(self, *, bulk: bool = False, uncommitted: bool = False) -> Consumer:
         """Make a consumer for partitions assigned by hand; `bulk`: to read much at once and end.
+
+        `uncommitted`: it reads records of open and aborted transactions, too.
 
         Raises:
             SourceError: as the constructor.
         """
         chosen = properties.bulk_reader if bulk else properties.reader
-        wanted = {**chosen(self.settings), "isolation.level": isolation}
+        wanted = chosen(self.settings)
+        if uncommitted:
+            wanted = {**wanted, "isolation.level": "read_uncommitted"}
         return self._made(lambda: Consumer(self._with_events(wanted), logger=_log))
 
     def tail_reader(self) -> Consumer:

@@ -8,15 +8,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-
 from lagwatch.clock import Clock, SystemClock
 from lagwatch.config import ClusterSettings
 from lagwatch.errors import SourceError
-from lagwatch.kafka.client import KafkaClients, kafka_error
+from lagwatch.kafka.client import KafkaClients
 from lagwatch.kafka.offsets_topic import KafkaOffsetsTopic
 
-_WAIT_S: Final = 0.5
 _WITHIN_S: Final = 30.0
 
 
@@ -31,36 +28,28 @@ def held_back(
         SourceError: the topic cannot be read, or no broker answers.
     """
     clients = KafkaClients(cluster, settings, clock or SystemClock())
-    first = asyncio.run(KafkaOffsetsTopic(clients).unstable())
-    if not first:
-        return {}
-    consumer = clients.reader(isolation="read_uncommitted")
-    try:
-        return _times(clients, consumer, first)
-    except KafkaException as error:
-        doing = f"reading {settings.offsets_topic}"
-        raise clients.causes.error(kafka_error(error), doing=doing) from error
-    finally:
-        consumer.close()
+    return asyncio.run(_held_back(clients))
 
 
-def _times(clients: KafkaClients, consumer: Consumer, first: Mapping[int, int]) -> dict[int, int]:
-    topic, found = clients.settings.offsets_topic, dict[int, int]()
-    consumer.assign([TopicPartition(topic, each, offset) for each, offset in first.items()])
-    ends_s = clients.clock.monotonic_s() + _WITHIN_S
-    while len(found) < len(first):
-        if clients.clock.monotonic_s() > ends_s:
-            raise SourceError(
-                cluster=clients.cluster,
-                kind="connection",
-                message=f"reading {topic}: nothing came from partitions "
-                f"{', '.join(str(each) for each in sorted(first.keys() - found.keys()))} "
-                f"within {_WITHIN_S:g} s",
-            )
-        for message in consumer.consume(1_000, _WAIT_S):
-            error, partition = message.error(), message.partition()
-            if error is not None and not error.retriable() and error.fatal():
-                raise KafkaException(error)
-            if error is None and partition is not None:
-                found.setdefault(partition, int(message.timestamp()[1]))
+async def _held_back(clients: KafkaClients) -> dict[int, int]:
+    topic = KafkaOffsetsTopic(clients, with_times=True, uncommitted=True)
+    found = {}
+    for partition, offset in (await topic.unstable()).items():
+        await topic.assign({partition: offset})
+        found[partition] = await _first_ms(topic, partition, clients)
     return found
+
+
+async def _first_ms(topic: KafkaOffsetsTopic, partition: int, clients: KafkaClients) -> int:
+    """Time of the next record that is read."""
+    ends_s = clients.clock.monotonic_s() + _WITHIN_S
+    while clients.clock.monotonic_s() < ends_s:
+        records = await topic.read()
+        if records.times_ms is not None and records.times_ms.size:
+            return int(records.times_ms[0])
+    raise SourceError(
+        cluster=clients.cluster,
+        kind="connection",
+        message=f"reading {clients.settings.offsets_topic}: nothing came from partition "
+        f"{partition} within {_WITHIN_S:g} s",
+    )

@@ -32,8 +32,18 @@ _WAIT_S: Final = 0.5
 class KafkaOffsetsTopic:
     """The offsets topic of one cluster, or `topic`, as an `OffsetsTopicSource`."""
 
-    def __init__(self, clients: KafkaClients, topic: str = "", *, with_times: bool = False) -> None:
-        """Make the consumer; connects to nothing yet. `with_times`: say when records were written.
+    def __init__(
+        self,
+        clients: KafkaClients,
+        topic: str = "",
+        *,
+        with_times: bool = False,
+        uncommitted: bool = False,
+    ) -> None:
+        """Make the consumer; connects to nothing yet.
+
+        `with_times`: say when records were written. `uncommitted`: read what open and aborted
+        transactions wrote, too.
 
         Raises:
             SourceError: the client library refuses the configuration.
@@ -41,7 +51,8 @@ class KafkaOffsetsTopic:
         self._clients = clients
         self._topic = topic or clients.settings.offsets_topic
         self._with_times = with_times
-        self._consumer: Consumer = clients.reader()
+        self._uncommitted = uncommitted
+        self._consumer: Consumer = clients.reader(uncommitted=uncommitted)
         self._positions: dict[int, int] = {}
         self._topic_id = ""
         self._problem: KafkaError | None = None
@@ -92,7 +103,7 @@ class KafkaOffsetsTopic:
         Raises:
             SourceError: the client library refuses the configuration.
         """
-        old, self._consumer = self._consumer, self._clients.reader()
+        old, self._consumer = self._consumer, self._clients.reader(uncommitted=self._uncommitted)
         # not waited for: the consumer is given up because it no longer does what it should
         asyncio.get_running_loop().run_in_executor(None, old.close)
         await self.assign(self._positions)

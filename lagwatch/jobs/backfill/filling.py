@@ -21,12 +21,10 @@ from lagwatch.history.layout import HOUR_MS
 from lagwatch.jobs.backfill.coverage import Read, look_at, within
 from lagwatch.jobs.backfill.inputs import (
     Input,
+    gaps_before,
     judged_instants,
     log_end_instants,
     sample_instants,
-)
-from lagwatch.jobs.backfill.inputs import (
-    before as gaps_before,
 )
 from lagwatch.jobs.backfill.plan import BackfillPlan, Plans, basis_of, new_plan
 from lagwatch.jobs.backfill.recorded import gaps_of

@@ -195,7 +195,7 @@ def judged_instants(gaps: Sequence[Gap], step_ms: int, *, begin_ms: int) -> Int6
     return at_ms[at_ms >= begin_ms // HOUR_MS * HOUR_MS - HOUR_MS]
 
 
-def before(gaps: Sequence[Gap], end_ms: int) -> tuple[Gap, ...]:
+def gaps_before(gaps: Sequence[Gap], end_ms: int) -> tuple[Gap, ...]:
     """What of the gaps is before an instant."""
     return tuple(
         Gap(from_ms=gap.from_ms, to_ms=min(gap.to_ms, end_ms))
