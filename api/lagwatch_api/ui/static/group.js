@@ -44,7 +44,8 @@ export class Group {
 
   #openIncident() {
     const { group, of } = read();
-    return JSON.stringify(this.#alerts.incident(of, group) ?? null);
+    const { id, severity, acknowledged_ms, healed_ms, muted } = this.#alerts.incident(of, group) ?? {};
+    return JSON.stringify([id, severity, acknowledged_ms, healed_ms, muted]); // its figures change all the time
   }
 
   /** Show the group of the address; builds the page when it is another one. */
