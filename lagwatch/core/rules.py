@@ -955,7 +955,7 @@ def _moved(numbers: Numbers) -> str:
 
 
 def _since_then(numbers: Numbers) -> str:
-    """Clause: that the window is over, so that nobody takes its figures for those of now."""
+    """Clause: how long ago the window ended, if its figures are no longer those of now."""
     silent_ms = numbers.get("silent_ms")
     if not isinstance(silent_ms, int) or silent_ms < _OVER_MS:
         return ""

@@ -13,7 +13,16 @@ from typing import Final, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.model import EpochMs, GroupInfo, Member, OpenTransaction, RuleSet, SharePartition
+from lagwatch.core.model import (
+    EpochMs,
+    GroupInfo,
+    Member,
+    OpenTransaction,
+    RuleSet,
+    SharePartition,
+    TimeLagBound,
+    TimeLagReason,
+)
 from lagwatch.core.rows import Around
 
 Int64 = NDArray[np.int64]
@@ -56,6 +65,20 @@ class TopicColumns:
         """
         once = (self.log_start > 0) & (self.removals < REPEATED)
         return np.where(once, 0, self.log_start)
+
+
+COARSE: Final = 8
+"""Samples that are apart by more than this part of an age do not measure it: see `LogEndHistory`,
+which thins to a sixteenth."""
+PAUSE_MS: Final = 20_000
+"""Samples closer than this always do; further apart than both, they give an estimate at best."""
+AT_MOST: Final = np.array([each.bound is TimeLagBound.AT_MOST for each in TimeLagReason])
+"""`AT_MOST[reason]`: is a time lag of this reason an upper bound?"""
+
+
+def exact_within_ms(lag_ms: Int64) -> Int64:
+    """The error up to which time lags are exact, see `TimeLagBound`."""
+    return np.maximum(lag_ms // COARSE, PAUSE_MS)
 
 
 class RowTimes(NamedTuple):
@@ -182,6 +205,10 @@ class GroupColumns(_WithTimes[GroupTimes]):
     times: Callable[[slice | NDArray[np.intp]], GroupTimes]
     """The time lags of a range of groups."""
 
+    def rows_of(self, number: int) -> slice:
+        """The rows of a group."""
+        return slice(*self.first[number : number + 2].tolist())
+
     def committed_partitions(self, number: int) -> int:
         """How many partitions a group committed to: what it takes to look at each of them."""
         return int(self.first[number + 1] - self.first[number])
@@ -266,7 +293,7 @@ class ClusterSnapshot:
 
         Also where other trouble decides the verdict of the group or of the partition.
         """
-        rows = slice(self.group.first[number], self.group.first[number + 1])
+        rows = self.group.rows_of(number)
         window = self.rows.window[rows][self.shows_loss(rows)]
         bound = self.around.facts.lost_bound
         at_most = bound is not None and bool((bound[window] > 0).any())

@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 from lagwatch.core.log_end import Age
 from lagwatch.core.model import UNKNOWN, Rule, TimeLagBound, TimeLagReason
 from lagwatch.core.rows import Around, OffsetTimes, PartitionColumns, StoredTimes
-from lagwatch.core.snapshot import GroupTimes, RowColumns, RowTimes
+from lagwatch.core.snapshot import (
+    AT_MOST,
+    COARSE,
+    PAUSE_MS,
+    GroupTimes,
+    RowColumns,
+    RowTimes,
+    exact_within_ms,
+)
 from lagwatch.core.sorting import place_in
 
 Int64 = NDArray[np.int64]
@@ -27,16 +35,10 @@ Bools = NDArray[np.bool_]
 
 _ROUND_MS: Final = 250
 """Uncertainty of a sample's instant: about the duration of a round of log ends."""
-_COARSE: Final = 8
-"""Samples that are apart by more than this part of an age do not measure it: see `LogEndHistory`,
-which thins to a sixteenth."""
-_PAUSE_MS: Final = 20_000
-"""Samples closer than this always do; further apart than both, they give an estimate at best."""
 _RECORDED_APART_MS: Final = 45_000
-"""The same of stored samples, which are taken every half minute."""
+"""As `PAUSE_MS`, of stored samples, which are taken every half minute."""
 _CLOCKS_MS: Final = 1_000
 """A record time may contradict the samples by so much: clocks are not compared more closely."""
-_AT_MOST: Final = np.array([each.bound is TimeLagBound.AT_MOST for each in TimeLagReason])
 _AT_LEAST: Final = np.array([each.bound is TimeLagBound.AT_LEAST for each in TimeLagReason])
 _EXACT: Final = np.array([each.bound is TimeLagBound.EXACT for each in TimeLagReason])
 _BEHIND: Final = np.isin(
@@ -231,12 +233,12 @@ def shown(
     high_ms = np.where(after_ms >= 0, np.maximum(read_ms - after_ms, 0), UNKNOWN)
     measured = reason == TimeLagReason.MEASURED
     # one and a half times the usual distance: a late round must not turn a measurement into a bound
-    apart_ms = max(_PAUSE_MS, spacing_ms * 3 // 2)
-    coarse = measured & (high_ms - low_ms > np.maximum(lag_ms // _COARSE, apart_ms))
+    apart_ms = max(PAUSE_MS, spacing_ms * 3 // 2)
+    coarse = measured & (high_ms - low_ms > np.maximum(lag_ms // COARSE, apart_ms))
     reason[coarse] = TimeLagReason.SAMPLES_APART
     stored = measured & ~coarse & (age.before_ms <= restored_ms)
     reason[stored] = TimeLagReason.STORED
-    wide = measured & ~coarse & (high_ms - low_ms > np.maximum(lag_ms // _COARSE, _PAUSE_MS))
+    wide = measured & ~coarse & (high_ms - low_ms > exact_within_ms(lag_ms))
     reason[wide] = TimeLagReason.BETWEEN_ROUNDS
     bounded = _AT_LEAST[reason] & (low_ms >= 0)
     lag_ms[bounded] = low_ms[bounded]
@@ -271,7 +273,7 @@ def _bound_above(found: RowTimes, rows: Bools) -> None:
     rows = rows & (reason != TimeLagReason.CAUGHT_UP)
     if not rows.any():
         return
-    over_ms = np.where(_AT_MOST[reason[rows]], 0, error_ms[rows])
+    over_ms = np.where(AT_MOST[reason[rows]], 0, error_ms[rows])
     most_ms = np.where(lag_ms[rows] >= 0, lag_ms[rows] + over_ms, np.nan)
     lag_ms[rows] = np.where(np.isnan(most_ms), UNKNOWN, np.nan_to_num(most_ms)).astype(np.int64)
     reason[rows], error_ms[rows] = TimeLagReason.DELETED_UNREAD, most_ms
@@ -393,7 +395,7 @@ def _add_stored(found: RowTimes, rows: NDArray[np.intp], within: _Within) -> Non
     alone = rows[_AT_LEAST[reason[rows]]]
     least_ms, most_ms = within.least_ms[alone], within.most_ms[alone]
     finite = most_ms < _NEVER
-    apart_ms = np.maximum(within.expected_ms[alone] // _COARSE, _RECORDED_APART_MS)
+    apart_ms = np.maximum(within.expected_ms[alone] // COARSE, _RECORDED_APART_MS)
     close = finite & (most_ms - least_ms <= apart_ms)
     value_ms = np.where(close, within.expected_ms[alone], least_ms)
     error = np.maximum(value_ms - least_ms, most_ms - value_ms).astype(np.float64) + _ROUND_MS
@@ -439,7 +441,7 @@ def of_groups(
     open_end = reads & _AT_LEAST[reason]
     unsure = np.logical_or.reduceat(open_end, heads)
     age_ms = np.where(reads, lag_ms, UNKNOWN)
-    at_most = _AT_MOST[reason]
+    at_most = AT_MOST[reason]
     if at_most.any():
         lowered = at_most & unsure[group]
         sure_ms = np.maximum(lag_ms - np.nan_to_num(error_ms).astype(np.int64), 0)
@@ -455,13 +457,13 @@ def of_groups(
     over_ms = np.where(at_most, 0, np.nan_to_num(error_ms))
     highest_ms = np.maximum.reduceat(np.where(reads, lag_ms + over_ms, 0), heads)
     more_ms = np.where(oldest_ms >= 0, highest_ms - oldest_ms, 0)
-    upper = _AT_MOST[found.reason]
+    upper = AT_MOST[found.reason]
     # another partition may be older than the oldest by its own error
     found.error_ms[:] = np.where(
         upper, found.error_ms + more_ms, np.maximum(found.error_ms, more_ms)
     )
     found.lag_ms[upper & ~unsure] += more_ms.astype(np.int64)[upper & ~unsure]
-    close_ms = np.maximum(found.lag_ms // _COARSE, _PAUSE_MS) + _ROUND_MS
+    close_ms = exact_within_ms(found.lag_ms) + _ROUND_MS
     off = _EXACT[found.reason] & (found.lag_ms > 0) & (found.error_ms > close_ms)
     found.reason[off] = TimeLagReason.BETWEEN_ROUNDS
     if unsure.any():

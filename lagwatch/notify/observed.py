@@ -14,7 +14,7 @@ from lagwatch.core.model import (
     TimeLagBound,
     TimeLagReason,
 )
-from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.core.snapshot import AT_MOST, ClusterSnapshot
 from lagwatch.core.trouble import Kinds
 
 Topics = frozenset[str]
@@ -22,14 +22,9 @@ _FIRST_LOOK_MS: Final = 60_000
 """A rise that begins so soon after all was known, at first or again, may have begun before."""
 
 
-def rows_of(snapshot: ClusterSnapshot, number: int) -> slice:
-    """The rows of a group."""
-    return slice(*snapshot.group.first[number : number + 2].tolist())
-
-
 def windows_of(snapshot: ClusterSnapshot, number: int) -> Iterator[tuple[tuple[str, int], int]]:
     """Topic and partition of each row of a group, with its window."""
-    rows = rows_of(snapshot, number)
+    rows = snapshot.group.rows_of(number)
     columns = snapshot.rows
     for topic, partition, window in zip(
         columns.topic[rows].tolist(),
@@ -42,7 +37,7 @@ def windows_of(snapshot: ClusterSnapshot, number: int) -> Iterator[tuple[tuple[s
 
 def topics_of(snapshot: ClusterSnapshot, number: int) -> list[str]:
     """The topics that a group has committed to."""
-    rows = rows_of(snapshot, number)
+    rows = snapshot.group.rows_of(number)
     return [
         snapshot.topic_names[topic] for topic in dict.fromkeys(snapshot.rows.topic[rows].tolist())
     ]
@@ -84,7 +79,7 @@ IS_BAD: Final = np.array(
 
 def kinds_of_group(snapshot: ClusterSnapshot, number: int) -> Kinds:
     """The rules by which a group is bad."""
-    return _kinds(snapshot, rows_of(snapshot, number))
+    return _kinds(snapshot, snapshot.group.rows_of(number))
 
 
 def _kinds(snapshot: ClusterSnapshot, rows: slice | list[int]) -> Kinds:
@@ -135,7 +130,7 @@ def loss(
     facts = snapshot.around.facts
     if number is None or Rule.RECORDS_LOST not in kinds or facts.lost_ms is None:
         return 0, False, None
-    rows = rows_of(snapshot, number)
+    rows = snapshot.group.rows_of(number)
     window = snapshot.rows.window[rows]
     noticed_ms = int(facts.lost_ms[window].max(initial=-1))
     lost, at_most = int(_lost(snapshot, rows).sum()), _at_most(snapshot, rows)
@@ -147,7 +142,7 @@ def is_loss_acknowledged(snapshot: ClusterSnapshot, number: int | None) -> bool:
     known = snapshot.around.facts.lost_acknowledged
     if number is None or known is None:
         return False
-    rows = rows_of(snapshot, number)
+    rows = snapshot.group.rows_of(number)
     return bool(known[snapshot.rows.window[rows]].sum() > 0 and not _lost(snapshot, rows).sum())
 
 
@@ -162,7 +157,6 @@ _OPEN: Final = np.isin(
     ),
 )
 """How a time lag is known that may be greater than its value."""
-_AT_MOST: Final = np.array([reason.bound is TimeLagBound.AT_MOST for reason in TimeLagReason])
 """How one is known that may be less."""
 _ESTIMATED: Final = np.array([reason.bound is TimeLagBound.ESTIMATE for reason in TimeLagReason])
 """How one is known that may be less, or more."""
@@ -178,11 +172,11 @@ def _time_lag(
     snapshot: ClusterSnapshot, number: int, chosen: Collection[int] | None = None
 ) -> _TimeLag:
     """How far behind in time a group surely is, and how far it may be; by its `chosen` rows."""
-    rows = rows_of(snapshot, number)
+    rows = snapshot.group.rows_of(number)
     times = snapshot.rows.some_times(rows)
     lags_ms, reasons = times.lag_ms, times.reason
     # without a known error nothing is sure but that messages wait
-    guessed, at_most = _ESTIMATED[reasons] & (lags_ms >= 0), _AT_MOST[reasons]
+    guessed, at_most = _ESTIMATED[reasons] & (lags_ms >= 0), AT_MOST[reasons]
     error_ms = np.where(np.isnan(times.error_ms), lags_ms, times.error_ms).astype(np.int64)
     least_ms = np.where(guessed | at_most, np.maximum(lags_ms - error_ms, 0), lags_ms)
     greatest_ms = np.where(guessed, lags_ms + error_ms, lags_ms)
@@ -201,7 +195,7 @@ def _time_lag(
 def of_group(snapshot: ClusterSnapshot, number: int) -> Observation:
     """The observation of a whole group."""
     columns = snapshot.group
-    rows = rows_of(snapshot, number)
+    rows = snapshot.group.rows_of(number)
     reason = columns.time_lag_reason[number]
     total_lag = int(columns.total_lag[number])
     time_lag = _TimeLag(
@@ -214,7 +208,7 @@ def of_group(snapshot: ClusterSnapshot, number: int) -> Observation:
         complete=float(columns.complete[number]),
         total_lag=total_lag,
         **(_deleted(snapshot, rows) if columns.readable_lag[number] < total_lag else {}),
-        **(_time_lag(snapshot, number) if _AT_MOST[reason] | _ESTIMATED[reason] else time_lag),
+        **(_time_lag(snapshot, number) if AT_MOST[reason] | _ESTIMATED[reason] else time_lag),
         **_since(snapshot, rows),
         lost=int(_lost(snapshot, rows).sum()),
         lost_at_most=_at_most(snapshot, rows),

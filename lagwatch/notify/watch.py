@@ -43,7 +43,6 @@ from lagwatch.notify.observed import (
     loss,
     of_group,
     of_topics,
-    rows_of,
     topics_of,
     windows_of,
 )
@@ -687,7 +686,7 @@ def _unmoved_ms(snapshot: ClusterSnapshot, number: int, tracked: _Tracked) -> in
     incident = tracked.state.incident
     if incident is None:
         return 0
-    rows = rows_of(snapshot, number)
+    rows = snapshot.group.rows_of(number)
     columns, around = snapshot.rows, snapshot.around
     windows = columns.window[rows]
     moved_ms = around.pace.moved_ms[windows] + around.skew_ms
@@ -723,7 +722,7 @@ def _is_half_judged(
     """
     if number is None or not _is_better(graded, tracked.state):
         return False
-    rows = rows_of(snapshot, number)
+    rows = snapshot.group.rows_of(number)
     columns = snapshot.rows
     unknown = columns.window[rows][columns.status[rows] == PartitionStatus.UNKNOWN]
     unjudged = bool(np.isin(columns.rule[rows], _NOT_JUDGED).any())
@@ -746,7 +745,7 @@ def _has_gone_quiet(
     """
     if number is None or policy.burrow or not _is_better(graded, tracked.state):
         return False
-    rows = rows_of(snapshot, number)
+    rows = snapshot.group.rows_of(number)
     columns, around = snapshot.rows, snapshot.around
     paused = columns.window[rows][np.isin(columns.rule[rows], _RESTING)]
     moved_ms = around.pace.moved_ms[paused] + around.skew_ms
@@ -782,7 +781,7 @@ def _take_up(tracked: _Tracked, snapshot: ClusterSnapshot, number: int) -> None:
 
 def _note_judged(tracked: _Tracked, snapshot: ClusterSnapshot, number: int) -> list[int]:
     """Note which windows are bad, and return them; the unknown stay as they were judged last."""
-    rows = rows_of(snapshot, number)
+    rows = snapshot.group.rows_of(number)
     columns = snapshot.rows
     windows, status = columns.window[rows], columns.status[rows]
     bad = IS_BAD[status]
@@ -848,7 +847,7 @@ def _log_end(snapshot: ClusterSnapshot, place: tuple[str, int]) -> int:
 
 def _behind(snapshot: ClusterSnapshot, number: int) -> dict[tuple[str, int], int]:
     """Topic and partition → window of what a group has not read."""
-    rows = rows_of(snapshot, number)
+    rows = snapshot.group.rows_of(number)
     unread = snapshot.rows.lag[rows] > 0
     return {
         place: window

@@ -727,7 +727,7 @@ def test_a_group_that_has_not_been_heard_of_since_an_outage_says_so() -> None:
 
     assert story.verdict("gone").status is GroupStatus.OK
 
-    found = quiet_since_an_absence(story.queries, "here", ["back", "gone", "nobody"])
+    found = quiet_since_an_absence(story.queries, "here", ["back", "gone", "unknown"])
 
     assert found.keys() == {"gone"}
     assert found["gone"]["words"].startswith("not heard of for 10 min")

@@ -5,7 +5,7 @@ groups on the screen, or when they are arranged by topic, client or team.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Final
 
@@ -235,31 +235,36 @@ def _quiet_ms(partition: PartitionVerdict) -> int:
 
 
 def _paused(snapshot: ClusterSnapshot | None, groups: Sequence[str]) -> dict[str, int]:
-    """How many partitions each of these groups has, of those that are OK by `paused`."""
+    """`_sizes` of those that are OK and have partitions that are so by the rule `paused`."""
     if snapshot is None:
         return {}
-    columns, rows = snapshot.group, snapshot.rows
-    numbers = ((group, snapshot.group_index.get(group)) for group in groups)
-    return {
-        group: columns.committed_partitions(number)
-        for group, number in numbers
-        if number is not None
-        and columns.status[number] == GroupStatus.OK
-        and (rows.rule[columns.first[number] : columns.first[number + 1]] == Rule.PAUSED).any()
-    }
+    columns, rule = snapshot.group, snapshot.rows.rule
+    ok = columns.status == GroupStatus.OK
+
+    def pauses(number: int) -> bool:
+        return bool(ok[number] and (rule[columns.rows_of(number)] == Rule.PAUSED).any())
+
+    return _sizes(snapshot, groups, pauses)
 
 
 def _not_known(snapshot: ClusterSnapshot | None, groups: Sequence[str]) -> dict[str, int]:
-    """How many partitions each of these groups has, of those with unknown ones."""
+    """`_sizes` of those with unknown partitions."""
     if snapshot is None:
         return {}
     columns = snapshot.group
     some = (columns.unknown > 0) | (columns.status == GroupStatus.UNKNOWN)
+    return _sizes(snapshot, groups, lambda number: bool(some[number]))
+
+
+def _sizes(
+    snapshot: ClusterSnapshot, groups: Sequence[str], chosen: Callable[[int], bool]
+) -> dict[str, int]:
+    """How many partitions each of these groups has, of those whose number is chosen."""
     numbers = ((group, snapshot.group_index.get(group)) for group in groups)
     return {
-        group: columns.committed_partitions(number)
+        group: snapshot.group.committed_partitions(number)
         for group, number in numbers
-        if number is not None and some[number]
+        if number is not None and chosen(number)
     }
 
 
@@ -285,17 +290,12 @@ def _speed(outlook: GroupOutlook) -> Speed:
 
 
 def _in_trouble(snapshot: ClusterSnapshot | None, groups: Sequence[str]) -> dict[str, int]:
-    """How many partitions each of these groups has, of those that are WARN or ERR by fresh data."""
+    """`_sizes` of those that are WARN or ERR by fresh data."""
     if snapshot is None:
         return {}
-    columns, stale = snapshot.group, snapshot.stale_groups()
-    bad = np.isin(columns.status, (GroupStatus.WARN, GroupStatus.ERR)) & ~stale
-    numbers = ((group, snapshot.group_index.get(group)) for group in groups)
-    return {
-        group: columns.committed_partitions(number)
-        for group, number in numbers
-        if number is not None and bad[number]
-    }
+    bad = np.isin(snapshot.group.status, (GroupStatus.WARN, GroupStatus.ERR))
+    bad &= ~snapshot.stale_groups()
+    return _sizes(snapshot, groups, lambda number: bool(bad[number]))
 
 
 def _listed(cause: Cause) -> ListedCause:

@@ -13,12 +13,17 @@ from lagwatch.core.model import (
     Member,
     PartitionStatus,
     Rule,
-    TimeLagBound,
     TimeLagReason,
 )
 from lagwatch.core.record.columns import SCHEMA_VERSION, EventName, Kind, SampleReason, Source
 from lagwatch.core.record.records import Records, Text, Values
-from lagwatch.core.snapshot import ClusterSnapshot, GroupColumns, RowColumns
+from lagwatch.core.snapshot import (
+    AT_MOST,
+    ClusterSnapshot,
+    GroupColumns,
+    RowColumns,
+    exact_within_ms,
+)
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -254,15 +259,9 @@ def _measured_s(
     restart was long. Who adds up the history would take that for lateness.
     """
     lag_ms, reason = columns.time_lag_ms[which], columns.time_lag_reason[which]
-    close = columns.time_lag_error_ms[which] <= np.maximum(_CLOSE_MS, lag_ms // _CLOSE_PART)
-    says_nothing = _AT_MOST[reason] & ok & ~close
+    close = columns.time_lag_error_ms[which] <= exact_within_ms(lag_ms)
+    says_nothing = AT_MOST[reason] & ok & ~close
     return np.where((lag_ms < 0) | says_nothing, np.nan, lag_ms / 1000)
-
-
-_CLOSE_MS: Final = 20_000
-_CLOSE_PART: Final = 8
-"""A bound this close to the truth is a measurement, as in `TimeLagBound.EXACT`."""
-_AT_MOST: Final = np.array([each.bound is TimeLagBound.AT_MOST for each in TimeLagReason], np.bool_)
 
 
 def _topic_ids(snapshot: ClusterSnapshot) -> Text:
