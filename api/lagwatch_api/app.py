@@ -71,7 +71,7 @@ def create_app(
         (
             *v3.endpoints(deps, reply),
             *ops.endpoints(deps),
-            *fleet.endpoints(queries),
+            *fleet.endpoints(queries, alerts),
             *losses.endpoints(commands),
             *stream.endpoints(queries),
             *trends.endpoints(queries, trails or {}, alerts),

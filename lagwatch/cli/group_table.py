@@ -69,6 +69,8 @@ class Line:
     since_s: float | None = None
     """How long the group has been in trouble; None without trouble, or from an older server."""
     since_at_least: bool = False
+    at_ms: int | None = None
+    """When it was judged; None also where nothing needs it."""
     note: str = ""
     """Shown in place of the verdict; ""."""
     consumed_per_s: float | None = None

@@ -109,6 +109,7 @@ class RemoteSource:
             "members": info.get("members"),
             "since_at_least": worst.get("at_least") is True,
             **asdict(found),
+            "trouble_since_ms": answer.get("trouble_since_ms"),
             "lost": answer.get("lost", 0),
             "lost_at_most": answer.get("lost_is") == _AT_MOST,
         }
@@ -145,6 +146,7 @@ class RemoteSource:
             causes = answer.get("causes", {})
             lost, lost_is = answer.get("lost", {}), answer.get("lost_is", {})
             unknown, quiet = answer.get("unknown", {}), answer.get("quiet", {})
+            since = answer.get("trouble_since", {})
             for group, speed in answer.get("speeds", {}).items():
                 cause = causes.get(group, {})
                 found[group] = replace(
@@ -153,6 +155,7 @@ class RemoteSource:
                     lost_at_most=lost_is.get(group) == _AT_MOST,
                     unknown_because=unknown.get(group, ""),
                     quiet=quiet.get(group, {}).get("sentence", ""),
+                    trouble_since_ms=since.get(group),
                 )
         return found
 

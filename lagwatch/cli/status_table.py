@@ -14,7 +14,7 @@ from rich.text import Text
 from lagwatch.cli import words
 from lagwatch.cli.group_table import Line, losses, outlook, table, trouble
 from lagwatch.cli.output import in_columns, plain, terminal_width
-from lagwatch.cli.views import GroupView, PartitionView
+from lagwatch.cli.views import GroupView, PartitionView, in_trouble_since
 from lagwatch.core.advise import rate
 from lagwatch.core.words import client
 
@@ -47,10 +47,10 @@ def draw_group(screen: Console, group: GroupView) -> None:
     ]
     if group.state:
         facts.append(f"state {group.state}, {words.members(group.members)}")
-    if group.since_ms is not None:
-        facts.insert(
-            0, f"since {'at least ' if group.since_at_least else ''}{words.instant(group.since_ms)}"
-        )
+    since_ms = in_trouble_since(group.since_ms, group.trouble_since_ms)
+    if since_ms is not None:
+        at_least = "at least " if group.since_at_least and since_ms == group.since_ms else ""
+        facts.insert(0, f"in trouble since {at_least}{words.instant(since_ms)}")
     line = _line(group)
     if line.consumed_per_s is not None:
         facts.append(f"reads {rate(line.consumed_per_s)}/s")
@@ -110,7 +110,7 @@ def _draw_table(screen: Console, titles: Sequence[str], rows: Sequence[Mapping[s
 
 
 def _line(group: GroupView) -> Line:
-    since_ms, at_ms = group.since_ms, group.at_ms
+    since_ms, at_ms = in_trouble_since(group.since_ms, group.trouble_since_ms), group.at_ms
     line = Line(
         cluster=group.cluster,
         group=group.group,
@@ -126,7 +126,7 @@ def _line(group: GroupView) -> Line:
         time_lag_bound=group.time_lag_bound,
         rule=group.rule or "",
         since_s=None if since_ms is None or at_ms is None else (at_ms - since_ms) / 1000,
-        since_at_least=group.since_at_least,
+        since_at_least=group.since_at_least and since_ms == group.since_ms,
         note=group.note,
         lost=group.lost,
         lost_at_most=group.lost_at_most,

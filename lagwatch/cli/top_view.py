@@ -57,6 +57,7 @@ class OpenIncident:
     severity: str = ""
     handled: str = ""
     """`muted`, `acknowledged by ann`; ""."""
+    since_ms: int | None = None
 
 
 Badness = Callable[[Line], tuple[float, ...]]
@@ -123,7 +124,9 @@ def open_incidents(answer: Mapping[str, Any]) -> Mapping[tuple[str, str], OpenIn
     """
     return {
         (each["cluster"], each["group"]): OpenIncident(
-            severity=each["severity"], handled=", ".join(_handled(each))
+            severity=each["severity"],
+            handled=", ".join(_handled(each)),
+            since_ms=each.get("since_ms"),
         )
         for each in answer["incidents"]
         if each["about"] == "group"
@@ -148,10 +151,20 @@ def with_incidents(
     return replace(
         seen,
         lines=tuple(
-            replace(line, incident=its.severity, handled=its.handled)
+            _longer(replace(line, incident=its.severity, handled=its.handled), its.since_ms)
             for line, its in zip(seen.lines, found, strict=True)
         ),
     )
+
+
+def _longer(line: Line, incident_ms: int | None) -> Line:
+    """In trouble at least since its incident began."""
+    if line.since_s is None or line.at_ms is None or incident_ms is None:
+        return line
+    since_s = (line.at_ms - incident_ms) / 1000
+    if since_s <= line.since_s:
+        return line
+    return replace(line, since_s=since_s, since_at_least=False)
 
 
 def _with(line: Line, found: Found | None) -> Line:
@@ -268,6 +281,7 @@ def _line(cluster: str, cells: Mapping[str, Any], *, stale: bool, at_ms: int | N
         time_lag_bound=cells.get("time_lag_bound", ""),
         members=cells["members"],
         rule=str(cells.get("rule", "")),
+        at_ms=at_ms,
         since_s=None if since_ms is None or at_ms is None else (at_ms - since_ms) / 1000,
         since_at_least=cells.get("since_at_least") is True,
         # older servers only mark clusters

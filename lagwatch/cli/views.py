@@ -54,6 +54,8 @@ class Found:
     """Its lag changes by no more than chance explains."""
     quiet: str = ""
     """Of a group that is OK: why a silence longer than it may pause is no trouble yet; ""."""
+    trouble_since_ms: int | None = None
+    """When the trouble of its open incident began; None where there is no incident."""
     lost: int = 0
     """Messages that were deleted before the group read them, as long as that is shown."""
     lost_at_most: bool = False
@@ -107,9 +109,20 @@ class GroupView:
     catch_up_reason: str = ""
     steady: bool = False
     quiet: str = ""
+    trouble_since_ms: int | None = None
     lost: int = 0
     lost_at_most: bool = False
     unknown_because: str = ""
+
+
+def in_trouble_since(judged_ms: int | None, incident_ms: int | None) -> int | None:
+    """Since when: trouble that becomes worse goes on, and its incident began before the verdict.
+
+    None while the verdict sees no trouble.
+    """
+    if judged_ms is None or incident_ms is None:
+        return judged_ms
+    return min(judged_ms, incident_ms)
 
 
 NO_STATE: Final = "Unknown"

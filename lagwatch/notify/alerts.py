@@ -379,6 +379,9 @@ class Alerts:
         rules = active(self._mutes, self._clock.now_ms())
         return [_with_mute(record, rules) for record in found], following
 
+    def in_trouble_since(self, cluster: str) -> Mapping[str, int]:
+        return self._records.in_trouble_since(cluster)
+
     def incident(self, incident: str) -> IncidentRecord:
         record = self._records.incident(self._records.whole_id("incident", incident))
         return _with_mute(record, active(self._mutes, self._clock.now_ms()))

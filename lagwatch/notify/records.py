@@ -66,6 +66,10 @@ _BY_START = {
     " WHERE substr(message, 1, ?2) = ?1 AND state = 'dead' LIMIT 3",
 }
 """By kind of id: those that begin with a text (?1) of a length (?2)."""
+_OPEN_SINCE = """
+SELECT name, MIN(since_ms) FROM incidents
+WHERE closed_ms IS NULL AND cluster = ? AND about = 'group' GROUP BY name
+"""
 _SHORTEST_START = 4
 _LONGEST_REASON = 200
 _NOT_READABLE = (ValueError, TypeError, KeyError)
@@ -125,6 +129,11 @@ class AlertRecords:
         cursor = _cursor(f"{page[-1]['opened_ms']}:{page[-1]['number']}") if more else ""
         found = (self._readable(row) for row in page)
         return [record for record in found if record is not None], cursor
+
+    def in_trouble_since(self, cluster: str) -> Mapping[str, int]:
+        """When the trouble of each group with an open incident began, in ms."""
+        rows = self._database.connection.execute(_OPEN_SINCE, (cluster,))
+        return {str(name): int(since_ms) for name, since_ms in rows}
 
     def _readable(self, row: sqlite3.Row) -> IncidentRecord | None:
         """The record of a row; None, and its name in the log, if that cannot be read."""

@@ -172,6 +172,10 @@ class AlertsView(Protocol):
         """A page and the cursor of the next; "" after the last."""
         ...
 
+    def in_trouble_since(self, cluster: str) -> Mapping[str, int]:
+        """When the trouble of each group with an open incident began, in ms."""
+        ...
+
     def incident(self, incident: str) -> IncidentRecord: ...
 
     def acknowledge(self, incident: str, *, author: str) -> IncidentRecord:

@@ -21,6 +21,7 @@ from lagwatch.config.server import ServerSettings
 from lagwatch.config.tokens import line
 from lagwatch.notify.alerts import Alerts
 from lagwatch.ports.access import Access
+from lagwatch.ports.alerts import IncidentAsk
 from lagwatch_api import create_app
 from lagwatch_api.openapi import DocumentedApp
 from lagwatch_api.v1.alerts import router
@@ -135,6 +136,43 @@ def test_a_group_has_the_teams_of_its_policies_in_their_order_of_precedence(
         "billing": ["payments"],
         "mailer": [],
     }
+
+
+def test_a_group_whose_trouble_comes_back_is_in_trouble_since_its_incident_began(
+    tmp_path, clock
+) -> None:
+    fleet = Fleet(["billing", "mailer"], clock)
+    settings = alert_settings(
+        tmp_path,
+        "[alerts.policies.all]\nclose_for_s = 600\n"
+        '[alerts.webhook.hook]\nurl = "http://127.0.0.1:1"\n',
+    )
+    with closing(Alerts(settings, clock)) as alerts:
+        app = create_app(
+            fleet.queries,
+            RecordingCommands(),
+            GivenSettings(),
+            alerts=alerts,
+            hostname="h",
+            version="0",
+        )
+        fleet.fail("billing")
+        fleet.shown_to(alerts)
+        (incident,) = alerts.incidents(IncidentAsk(state="open"))[0]
+        fleet.heal("billing")
+        fleet.pass_time(30)
+        fleet.shown_to(alerts)
+        fleet.fail("billing")
+        fleet.shown_to(alerts)
+        path = f"/api/v1/clusters/{CLUSTER}"
+
+        trends = asked(app, f"{path}/trends?group=billing&group=mailer").json
+        billing = asked(app, f"{path}/groups/billing").json
+        mailer = asked(app, f"{path}/groups/mailer").json
+
+    assert trends["trouble_since"] == {"billing": incident.since_ms}
+    assert billing["trouble_since_ms"] == incident.since_ms < billing["since_ms"]
+    assert mailer["trouble_since_ms"] is None
 
 
 def test_incidents_open_and_past_are_paged_newest_first(alerts, clock) -> None:

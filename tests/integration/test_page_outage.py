@@ -138,6 +138,13 @@ class GivenAlerts:
     def incidents(self, ask: IncidentAsk) -> tuple[Sequence[IncidentRecord], str]:
         return [each for each in self.open.values() if ask.group in {"", each.group}], ""
 
+    def in_trouble_since(self, cluster: str) -> Mapping[str, int]:
+        return {
+            each.group: each.since_ms
+            for each in self.open.values()
+            if (each.about, each.cluster) == ("group", cluster)
+        }
+
     def incident(self, incident: str) -> IncidentRecord:
         return self.open[incident]
 

@@ -23,8 +23,9 @@ from lagwatch.cli.remote import RemoteSource
 from lagwatch.cli.reporting import Exit
 from lagwatch.cli.status import look
 from lagwatch.cli.status_table import draw_group, draw_groups
-from lagwatch.cli.views import StatusSource
+from lagwatch.cli.views import GroupView, StatusSource
 from lagwatch.core.model import (
+    EpochMs,
     GroupStatus,
     GroupVerdict,
     PartitionStatus,
@@ -139,6 +140,13 @@ def burrow_at(handler: type[http.server.BaseHTTPRequestHandler] = _RecordedBurro
         server.shutdown()
         thread.join(10)
         server.server_close()
+
+
+def drawn(group: GroupView) -> str:
+    console = Console(width=10_000, color_system=None, force_terminal=False)
+    with console.capture() as captured:
+        draw_group(console, group)
+    return captured.get()
 
 
 def table_of(source: StatusSource, clusters: tuple[str, ...], *, width: int = 10_000) -> str:
@@ -475,8 +483,19 @@ class TestOutput:
             "orders/0: nothing read for 1 min 30 s, longer than the 1 min that this group may "
             "pause; the group has no members; offset unknown"
         ) in text
-        assert "since 2026-11-21 04:03:15Z, lag 42 + 1 unknown, time lag 3.5 s" in text
+        assert "in trouble since 2026-11-21 04:03:15Z, lag 42 + 1 unknown, time lag 3.5 s" in text
         assert "topic_not_visible" in text
+
+    def test_a_group_is_in_trouble_since_its_incident_began(self) -> None:
+        worse = replace(ERR, since_ms=EpochMs(NOW_MS - 60_000))
+        with lagwatch_at(worse) as url, RemoteSource(url, timeout_s=10) as source:
+            judged = source.group("c1", "stopped", show_all=True)
+        both = replace(judged, trouble_since_ms=NOW_MS - 3_600_000)
+        well = replace(both, since_ms=None)
+
+        assert "in trouble since 2026-11-21 04:02:15Z, " in drawn(judged)
+        assert "in trouble since 2026-11-21 03:03:15Z, " in drawn(both)
+        assert "in trouble since" not in drawn(well)
 
     def test_numbers_of_a_rule_stand_in_its_sentence(self) -> None:
         numbers = {"current_lag": 7, "last_stable_offset": 10, "transaction_age_ms": 5_000}

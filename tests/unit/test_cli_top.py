@@ -33,6 +33,7 @@ from lagwatch.cli.top_view import (
     with_found,
 )
 from lagwatch.cli.views import Found
+from lagwatch.clock import SystemClock
 from lagwatch.core.model import RuleSet
 from lagwatch.ports.queries import Partitions
 from lagwatch_api import create_app
@@ -518,6 +519,32 @@ class TestCommand:
         assert ["broken" in broken, "other" in other, "good" in good] == [True] * 3
         assert "open incident" in other
         assert "open incident" not in broken + good
+
+    def test_a_group_is_in_trouble_for_as_long_as_its_incident(self, application: FastAPI) -> None:
+        about = {"about": "group", "cluster": CLUSTER, "severity": "error"}
+        handled = {"muted": False, "acknowledged_ms": None, "acknowledged_by": ""}
+        now_ms = SystemClock().now_ms()
+        began = {"broken": now_ms - 7_200_000, "good": now_ms - 10_800_000}
+        known = [
+            {**about, **handled, "group": group, "since_ms": since_ms}
+            for group, since_ms in began.items()
+        ]
+
+        async def with_alerts(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope.get("path") == "/api/v1/alerts/incidents":
+                await JSONResponse({"incidents": known})(scope, receive, send)
+            else:
+                await application(scope, receive, send)
+
+        with served(with_alerts) as server:
+            url = f"http://127.0.0.1:{server.port}"
+            result = CliRunner().invoke(app, ["top", "--url", url], env={"COLUMNS": "160"})
+
+        broken, good, other = result.stdout.splitlines()[1:4]
+        assert " 2 h " in broken
+        assert "good" in good
+        assert " 3 h " not in good, "it is not in trouble now"
+        assert " 2 h " not in other
 
     def test_what_was_done_about_an_incident_is_beside_the_cause(
         self, application: FastAPI

@@ -26,6 +26,7 @@ from lagwatch.core.model import (
 from lagwatch.core.rules import STATUS_BY_RULE, TABLES
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.errors import NotFoundError
+from lagwatch.ports.alerts import AlertsView
 from lagwatch.ports.queries import ClusterHealth, Partitions, Queries
 from lagwatch_api.answers import json_answer
 from lagwatch_api.routing import Answer, Endpoint
@@ -100,8 +101,8 @@ class Fleet(TypedDict):
     clusters: Sequence[ClusterFleet]
 
 
-def endpoints(queries: Queries) -> Iterator[Endpoint]:
-    """The routes."""
+def endpoints(queries: Queries, alerts: AlertsView | None = None) -> Iterator[Endpoint]:
+    """The routes; without `alerts` no group has an incident."""
 
     async def fleet(_: Request) -> Response:
         return json_answer(whole_fleet(queries), headers=NO_CACHE)
@@ -110,8 +111,11 @@ def endpoints(queries: Queries) -> Iterator[Endpoint]:
         names, asked = request.path_params, request.query_params
         partition = asked.get("partition", "")
         place = (asked.get("topic", ""), int(partition)) if _is_number(partition) else None
-        answer = group_answer(queries, names["cluster"], names["group"], place)
-        return json_answer(answer, headers=NO_CACHE)
+        cluster, group = names["cluster"], names["group"]
+        answer = group_answer(queries, cluster, group, place)
+        open_since = {} if alerts is None else alerts.in_trouble_since(cluster)
+        since = {"trouble_since_ms": open_since.get(group)}
+        return json_answer({**answer, **since}, headers=NO_CACHE)
 
     yield Endpoint(
         method="GET",

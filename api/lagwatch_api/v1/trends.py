@@ -87,6 +87,10 @@ class Trends(TypedDict):
         Mapping[str, Quiet],
         Field(description="of groups that are OK because part of a silence is not counted"),
     ]
+    trouble_since: Annotated[
+        Mapping[str, int],
+        Field(description="ms; when the trouble of groups with an open incident began"),
+    ]
     lost: Annotated[
         Mapping[str, int],
         Field(description="messages that were deleted unread, of groups with a loss"),
@@ -114,7 +118,7 @@ class Subscriptions(TypedDict):
 def endpoints(
     queries: Queries, trails: Trails, alerts: AlertsView | None = None
 ) -> Iterator[Endpoint]:
-    """The routes; without `alerts` no group has a team."""
+    """The routes; without `alerts` no group has a team, or an incident."""
 
     async def trends(request: Request) -> Response:
         cluster = request.path_params["cluster"]
@@ -131,6 +135,7 @@ def endpoints(
             "causes": causes,
             "unknown": unknown,
             "quiet": quiet_since_an_absence(queries, cluster, asked),
+            "trouble_since": incidents_since(alerts, cluster, asked),
             "lost": {group: of["lost"] for group, of in losses.items()},
             "lost_is": {group: of["lost_is"] for group, of in losses.items()},
         }
@@ -337,6 +342,17 @@ def subscriptions_of(snapshot: ClusterSnapshot) -> dict[str, Subscription]:
         }
         for number, group in enumerate(snapshot.groups)
     }
+
+
+def incidents_since(
+    alerts: AlertsView | None, cluster: str, groups: Sequence[str]
+) -> dict[str, int]:
+    """When the trouble of those of the groups that have an open incident began.
+
+    Trouble that becomes worse goes on: that is before the verdict of now began to hold.
+    """
+    known = {} if alerts is None else alerts.in_trouble_since(cluster)
+    return {group: known[group] for group in groups if group in known}
 
 
 def add_teams(groups: Mapping[str, Subscription], cluster: str, alerts: AlertsView) -> None:
