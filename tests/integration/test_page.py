@@ -271,6 +271,28 @@ class TestUse:
         finally:
             consumer.close()
 
+    def test_clients_are_of_one_service_only_where_their_ends_show_it(
+        self, browser: Browser, scene: Scene
+    ) -> None:
+        browser.open(scene.lagwatch.base)
+        call = "const { arranged } = await import('/ui/views.js');"
+        call += "const all = given[0].map((clients, nth) => ({ group: `g${nth}`, clients,"
+        call += " trouble: 1, worst: 'OK' }));"
+        call += (
+            "return arranged(all, 'client', new Set(), all).map((one) => [one.heading, one.count])"
+        )
+        clients = [["pay-client"], ["pay-client2"], ["api1", "api2"], ["log-1", "log-2"], ["7"]]
+
+        found = browser.run(call, clients)
+
+        assert sorted(found) == [
+            ["7", 1],
+            ["api", 1],
+            ["log", 1],
+            ["pay-client", 1],
+            ["pay-client2", 1],
+        ]
+
     def test_a_prefix_is_a_heading_only_where_groups_share_it(
         self, browser: Browser, scene: Scene
     ) -> None:

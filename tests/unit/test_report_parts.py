@@ -123,12 +123,14 @@ def test_numbers_are_written_for_people() -> None:
         "0.123",
         "1e+15",
     ]
-    assert [words.share(each) for each in (None, 1.0, 0.99999, 0.5, 0.123)] == [
+    assert [words.share(each) for each in (None, 1.0, 0.99999, 0.5, 0.123, 0.00038, 0.0)] == [
         "unknown",
         "100%",
         "> 99.9%",
         "50%",
         "12.3%",
+        "< 0.1%",
+        "0%",
     ]
     assert [words.used(each) for each in (0.8, 1.5, 5.0, 99.0)] == ["80%", "150%", "5 ×", "99 ×"]  # noqa: RUF001
 
@@ -136,6 +138,7 @@ def test_numbers_are_written_for_people() -> None:
 @given(st.floats(0, 1e12))
 def test_a_share_that_is_not_all_never_reads_as_all(value) -> None:
     assert value >= 1 or words.share(value) != "100%"
+    assert value <= 0 or words.share(value) != "0%"
 
 
 def test_cells_are_coloured_by_the_objective() -> None:

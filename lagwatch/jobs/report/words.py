@@ -84,11 +84,13 @@ def rate(value: float | None) -> str:
 
 
 def share(value: float | None, digits: int = 1) -> str:
-    """`99.3%`; a share below 1 is never rounded to `100%`."""
+    """`99.3%`; a share below 1 is never rounded to `100%`, one above 0 never to `0%`."""
     if value is None:
         return UNKNOWN
     if 1 - 10**-digits / 200 <= value < 1:
         return f"> {100 - 10**-digits:.{digits}f}%"
+    if 0 < value <= 10**-digits / 200:
+        return f"< {10**-digits:.{digits}f}%"
     return f"{value * 100:.{digits}f}".removesuffix("." + "0" * digits) + "%"
 
 

@@ -3,16 +3,29 @@
 export const VIEWS = { "": "All groups", cluster: "By cluster", topic: "By topic", client: "By client", team: "By team", prefix: "By prefix" };
 
 const PREFIX = /^[^./:]+(?=[./:])|^[^-_]+/; // team-7.orders → team-7, billing-orders → billing
-const NUMBERED = /[-_.]?(\d+|[0-9a-f]{8}-[0-9a-f-]{27})$/; // members of one service differ in the end
+// members of one service differ in the end: orders-1, orders-2
+const NUMBERED = /[-_.](\d+|[0-9a-f]{8}-[0-9a-f-]{27})$/;
+const DIGITS = /\d+$/;
 
 const HEADINGS = {
   cluster: (entry) => [entry.cluster],
   topic: (entry) => entry.topics ?? [],
-  client: (entry) => [...new Set((entry.clients ?? []).map((client) => client.replace(NUMBERED, "") || client))],
+  client: (entry) => services(entry.clients ?? []),
   team: (entry) => entry.teams ?? [],
   prefix: (entry, shared) => [prefix(entry)].filter((name) => shared.has(name)),
 };
 const NONE = { topic: "(no topic known)", client: "(no members)", team: "(no alert policy names a team)", prefix: "(no prefix shared)" };
+
+/**
+ * The services that these clients of one group are members of. `pay2` is a service of its own beside
+ * `pay-1`, and a member of `pay` where the group has a `pay1` as well.
+ */
+function services(clients) {
+  const named = clients.map((client) => client.replace(NUMBERED, "") || client);
+  const stems = named.map((name) => name.replace(DIGITS, "") || name);
+  const members = (stem, nth) => stems.indexOf(stem) !== stems.lastIndexOf(stem) && named[nth] !== stem;
+  return [...new Set(stems.map((stem, nth) => (members(stem, nth) ? stem : named[nth])))];
+}
 
 const prefix = (entry) => PREFIX.exec(entry.group)?.[0] ?? entry.group;
 
