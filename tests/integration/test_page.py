@@ -293,6 +293,20 @@ class TestUse:
             ["pay-client2", 1],
         ]
 
+    def test_a_minute_of_which_half_was_not_recorded_has_no_verdict_in_the_strip(
+        self, browser: Browser, scene: Scene
+    ) -> None:
+        browser.open(scene.lagwatch.base)
+        call = "const { bands } = await import('/ui/past.js');"
+        call += "return given[0].map((points) => bands(points.map(([samples, status]) => "
+        call += "({ samples, status }))))"
+        outage = [[2, "OK"], [6, "OK"], [2, "OK"], [0, None], [3, "WARN"], [6, "OK"], [1, "OK"]]
+        raw = [[None, "OK"], [None, "ERR"], [None, "OK"]]
+
+        found = browser.run(call, [outage, raw])
+
+        assert found == [["OK", "OK", "UNKNOWN", None, "WARN", "OK", "OK"], ["OK", "ERR", "OK"]]
+
     def test_a_prefix_is_a_heading_only_where_groups_share_it(
         self, browser: Browser, scene: Scene
     ) -> None:

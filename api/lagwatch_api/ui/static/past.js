@@ -139,7 +139,7 @@ export class Past {
           points.map((point) => point.lag_max ?? point.total_lag ?? point.lag ?? null),
           points.map((point) => point.time_lag_max_s ?? point.time_lag_s ?? null),
         ],
-        { bands: points.map((point) => point.status ?? null), marks: marks.map((event) => ({ at: event.at_ms / 1000, strong: event.event === "deployment" })) },
+        { bands: bands(points), marks: marks.map((event) => ({ at: event.at_ms / 1000, strong: event.event === "deployment" })) },
       );
     }
     this.#list(events);
@@ -156,6 +156,16 @@ export class Past {
 function known(points) {
   const has = (point) => [point.lag_max, point.total_lag, point.lag, point.status].some((value) => value !== null && value !== undefined);
   return points.slice(Math.max(0, points.findIndex(has)), points.findLastIndex(has) + 1);
+}
+
+/**
+ * The verdict of each point; of one in which less than half was recorded, that it is not known.
+ * The first and the last may have begun before the time that is shown, or go on.
+ */
+export function bands(points) {
+  const most = points.reduce((found, { samples }) => Math.max(found, samples ?? 0), 0);
+  const few = ({ samples }, nth) => samples * 2 < most && nth > 0 && nth < points.length - 1;
+  return points.map((point, nth) => (point.status && few(point, nth) ? "UNKNOWN" : (point.status ?? null)));
 }
 
 function sentenceOf(event) {
