@@ -1,6 +1,6 @@
 """What `status` shows of a group: from this process, another lagwatch or a Burrow."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -153,7 +153,7 @@ def readiness(
 
     `backlog`: records of the offsets topic that were read, and that there are.
     """
-    found = list(problems)
+    found = _each_once(tuple(problems), "" if ready and not stale else reason)
     if stale:
         found.insert(0, f"data are {duration(data_age_s)} old: {reason}")
     elif not ready and reason:
@@ -162,6 +162,20 @@ def readiness(
         read, total = backlog
         found = [f"not read to the end yet ({read} of {total} records of the offsets topic)"]
     return ReadinessView(ready=ready, problems=tuple(found))
+
+
+_CONNECTION: Final = "connection: "
+
+
+def _each_once(problems: Sequence[str], reason: str) -> list[str]:
+    """Without what the reason says, and without other parts that name a fault of the connection."""
+    faults = [each.removeprefix(_CONNECTION) for each in problems if each.startswith(_CONNECTION)]
+    return [
+        each
+        for each in problems
+        if each not in reason
+        and (each.startswith(_CONNECTION) or not any(fault in each for fault in faults))
+    ]
 
 
 class StatusSource(Protocol):

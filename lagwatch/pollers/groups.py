@@ -290,5 +290,9 @@ def _counted(number: int, kind: str) -> str:
 
 def _summed(problems: Mapping[str, str]) -> list[str]:
     """One sentence for each kind of problem, with the number of groups that have it."""
-    kinds = Counter(text.replace(name, "…") for name, text in problems.items())
+    # only where it is said to be a group: "a" is one as well
+    kinds = Counter(
+        text.replace(f"group {name} ", "group … ").replace(f"'{name}'", "'…'")
+        for name, text in problems.items()
+    )
     return [f"{count} groups: {text}" if count > 1 else text for text, count in kinds.items()]

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,7 +23,7 @@ from lagwatch.cli.remote import RemoteSource
 from lagwatch.cli.reporting import Exit
 from lagwatch.cli.status import look
 from lagwatch.cli.status_table import draw_group, draw_groups
-from lagwatch.cli.views import GroupView, StatusSource
+from lagwatch.cli.views import GroupView, StatusSource, readiness
 from lagwatch.core.model import (
     EpochMs,
     GroupStatus,
@@ -284,6 +284,22 @@ class TestExitCode:
 
     def test_only_one_way_to_ask_can_be_given(self) -> None:
         assert status("--bootstrap", "kafka:9092", "--url", "http://host").exit_code == 2
+
+
+def test_a_fault_is_said_once_however_many_parts_meet_it() -> None:
+    refused = "nothing listens at 127.0.0.1:9092"
+    problems = (
+        f"connection: {refused}",
+        "groups: no answer from 127.0.0.1:9092",
+        f"topics: listing topics: {refused}",
+    )
+    seen = partial(readiness, backlog=(1, 1), problems=problems, data_age_s=49.3)
+
+    stale = seen(ready=False, stale=True, reason=problems[0])
+    fresh = seen(ready=True, stale=False, reason="")
+
+    assert stale.problems == (f"data are 49.3 s old: {problems[0]}", problems[1])
+    assert fresh.problems == problems[:2]
 
 
 class TestOutput:

@@ -629,6 +629,28 @@ def test_a_commit_after_the_last_member_left_makes_its_group_be_described_at_onc
     assert asyncio.run(rounds()) == [2, 3, 3]
 
 
+def test_a_fault_of_all_groups_is_said_once_and_whole_whatever_their_names() -> None:
+    class Silent(InMemoryGroups):
+        async def list_groups(self) -> GroupListing:
+            names = ("a", "broker", "x")
+            listed = [ListedGroup(name=each, type="share", state="Stable") for each in names]
+            return GroupListing(groups=tuple(listed), problem="")
+
+        async def describe(self, names: Sequence[str]) -> GroupDescriptions:
+            said = "no answer from a broker"
+            problems = {name: f"describing share group {name} failed: {said}" for name in names}
+            return GroupDescriptions(infos=(), refused=(), missing=(), problems=problems)
+
+    poller = group_poller(Desk(InMemoryTopics({})), Silent({"a": {}, "broker": {}, "x": {}}))
+
+    async def one_round() -> Sequence[str] | None:
+        return await poller.poll_once()
+
+    assert asyncio.run(one_round()) == [
+        "3 groups: describing share group … failed: no answer from a broker"
+    ]
+
+
 def committed_poller(
     desk: Desk, source: InMemoryGroups, watched: Sequence[str] = ()
 ) -> CommittedPoller:
