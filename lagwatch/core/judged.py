@@ -220,9 +220,11 @@ class Judged:
         # control records have an age, but nothing waits to be read
         nothing_left = found.rule == Rule.CONTROL_RECORDS_ONLY
         appended_ms[nothing_left], reason[nothing_left] = NOTHING_UNREAD, TimeLagReason.CAUGHT_UP
-        # where the log was cut short, what the group will read next has not come yet
+        # where the log was cut short, or is another one: how much of it the group will read is decided
+        # when it resets itself
         ahead = found.rule == Rule.AHEAD_OF_LOG_END
         appended_ms[ahead], reason[ahead] = UNKNOWN, TimeLagReason.AHEAD_OF_LOG_END
+        lag, readable = np.where(ahead, UNKNOWN, lag), np.where(ahead, UNKNOWN, readable)
         # commits go on while the log end cannot be read: what there is to read is not known
         beyond = _beyond_what_was_read(seen, at, committed) & ~ahead
         if beyond.any():

@@ -78,6 +78,7 @@ def test_a_clock_half_a_minute_off_changes_no_verdict(kafka: EmbeddedKafka) -> N
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.thorough  # half a minute, above, goes the same way
 def test_a_clock_that_jumps_an_hour_changes_no_verdict(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -223,7 +223,9 @@ def test_a_group_whose_right_is_taken_away_is_not_judged_by_its_last_commit(
     assert of_other is not None
 
 
-@pytest.mark.parametrize("mode", ["offsets-topic", "admin"])
+@pytest.mark.parametrize(
+    "mode", [pytest.param("offsets-topic", marks=pytest.mark.thorough), "admin"]
+)
 def test_a_cluster_of_which_nothing_may_be_seen_any_more_is_not_ready(
     secure_kafka: EmbeddedKafka, rights: Rights, mode: str
 ) -> None:

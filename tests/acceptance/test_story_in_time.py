@@ -55,6 +55,7 @@ def _assigned(consumer: Consumer) -> bool:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.thorough  # test_group_events has the reset, but not its instant
 def test_a_reset_is_reported_together_with_its_verdict(
     own_kafka: EmbeddedKafka, watches: Sequence[Watched]
 ) -> None:

@@ -29,6 +29,7 @@ def _offset(topic: Topic, rng: Random) -> int:
     )
 
 
+@pytest.mark.thorough  # test_time_lag_truth asks for now
 def test_a_time_lag_asked_for_at_any_moment_is_true_as_of_its_instant(kafka: EmbeddedKafka) -> None:
     truth = Truth(kafka)
     rng = Random(14)  # noqa: S311 moments, no secret

@@ -217,6 +217,7 @@ def test_five_hundred_groups_make_one_message_per_receiver(tmp_path, clock) -> N
                 assert {n["group"] for n in receiver.notices} == set(fleet.groups)
 
 
+@pytest.mark.thorough  # fewer incidents pass limits in the other tests
 def test_five_thousand_incidents_pass_a_receiver_with_a_limit_of_a_megabyte(
     tmp_path, clock, receiver
 ) -> None:

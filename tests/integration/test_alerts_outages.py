@@ -154,6 +154,7 @@ def test_without_its_broker_lagwatch_says_so_and_its_heart_stands_still(
     assert still == silent
 
 
+@pytest.mark.thorough  # its broker is frozen in test_healthy_groups
 def test_a_lagwatch_that_was_frozen_says_so_and_pages_nobody(
     own_kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -121,6 +121,7 @@ def test_a_topic_that_is_made_anew_while_lagwatch_is_down_has_not_caught_up(
 
 
 @pytest.mark.timeout(280)
+@pytest.mark.thorough  # a deletion, below, leaves the same tombstones
 def test_a_group_whose_offsets_expire_ends_so() -> None:
     with EmbeddedKafka(properties=_EXPIRES) as kafka, _watched(kafka) as (served, receiver):
         group = _stops(kafka, served, receiver)

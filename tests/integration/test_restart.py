@@ -255,6 +255,7 @@ def _restarted_once(served: Served) -> bool:
     return served.health()["restarts"] == 1
 
 
+@pytest.mark.thorough  # deletions that are seen: test_groups_departed
 def test_what_was_deleted_while_polled_groups_were_not_watched_is_gone(
     own_kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

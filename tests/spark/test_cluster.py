@@ -114,7 +114,7 @@ def executors(folder: Path) -> list[Path]:
     return sorted(folder.glob("work-*/app-*/*/stderr"))
 
 
-@pytest.mark.thorough  # spark-submit below runs on the same cluster
+@pytest.mark.thorough  # test_bare_workers runs the same on one worker
 def test_a_cluster_of_two_workers_rolls_up_the_same(tmp_path, cluster, config, expected) -> None:
     url, logs = cluster
     store = recorded(tmp_path / "history")
@@ -126,6 +126,7 @@ def test_a_cluster_of_two_workers_rolls_up_the_same(tmp_path, cluster, config, e
     assert {path.parts[-4] for path in executors(logs)} == {"work-0", "work-1"}
 
 
+@pytest.mark.thorough  # so does test_bare_workers
 def test_spark_submit_runs_the_zipped_package(tmp_path, cluster, config, expected) -> None:
     url, _ = cluster
     store = recorded(tmp_path / "history")

@@ -77,6 +77,7 @@ def _watched(job: str, folder: Path, broken: Path) -> str:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.thorough  # its commits are plain ones of a group
 def test_a_query_is_followed_while_it_reads_falls_behind_stops_and_starts_again(
     kafka: EmbeddedKafka, streaming: Streaming, tmp_path: Path
 ) -> None:

@@ -275,6 +275,7 @@ def test_a_rule_set_alone_scores_as_beside_the_other() -> None:
     assert alone == {"burrow": together["burrow"]}
 
 
+@pytest.mark.thorough  # lives are judged by both sets of rules in tests/scenarios
 def test_burrows_rules_may_judge_fewer_days() -> None:
     size = Size(groups=60, days=0.25, shards=1, seed=4, compared_days=0.125)
 
