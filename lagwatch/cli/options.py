@@ -74,7 +74,9 @@ def instant(text: str, flag: str, zone: tzinfo = UTC) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is no day and no instant", param_hint=flag) from None
+        raise typer.BadParameter(
+            f"{text!r} is no day and no instant: write it {INSTANT_HELP}", param_hint=flag
+        ) from None
     return found.replace(tzinfo=zone) if found.tzinfo is None else found.astimezone(zone)
 
 

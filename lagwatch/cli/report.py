@@ -82,8 +82,12 @@ def report_day(
     Raises:
         HistoryError, JobError: the store or Spark refused.
     """
+    from lagwatch.jobs.report.deliver import prepare
+
+    place = folder or settings.folder
+    prepare(place)
     result = _made(begun, day, settings, clusters)
-    _written(begun, result, folder or settings.folder)
+    _written(begun, result, place)
     if names and begun.settings is not None:
         _sent(begun, result, names, begun.settings)
 

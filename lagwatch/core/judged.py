@@ -220,8 +220,8 @@ class Judged:
         # control records have an age, but nothing waits to be read
         nothing_left = found.rule == Rule.CONTROL_RECORDS_ONLY
         appended_ms[nothing_left], reason[nothing_left] = NOTHING_UNREAD, TimeLagReason.CAUGHT_UP
-        # where the log was cut short, or is another one: how much of it the group will read is decided
-        # when it resets itself
+        # where the log was cut short, or is another one, how much of it the group will read is
+        # decided when it resets itself
         ahead = found.rule == Rule.AHEAD_OF_LOG_END
         appended_ms[ahead], reason[ahead] = UNKNOWN, TimeLagReason.AHEAD_OF_LOG_END
         lag, readable = np.where(ahead, UNKNOWN, lag), np.where(ahead, UNKNOWN, readable)

@@ -770,7 +770,7 @@ def test_sending_to_none_is_nothing(report) -> None:
 @pytest.mark.parametrize(
     ("arguments", "with_incident"),
     [
-        (["--day", "tomorrow"], "is no day and no instant"),
+        (["--day", "tomorrow"], "is no day and no instant: write it as 2026-11-21, or"),
         (["--day", "2999-01-01"], "is not over in UTC"),
         (["--day", "0001-01-01"], "is before 1971: nothing is recorded of it"),
         (["--day", ""], "is no day and no instant"),
@@ -788,3 +788,21 @@ def test_days_that_are_none_are_refused_before_spark_starts(
 
     assert found.exit_code == 2
     assert with_incident in found.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("lagwatch.jobs.report.build.run_report", never)
+
+    found = CliRunner().invoke(
+        app,
+        ["report", "--folder", "/dev/null/x", "--store", str(tmp_path)],
+        env={"COLUMNS": "200"},
+    )
+
+    assert found.exit_code not in {0, 1}
+    assert "jobs.report.folder: /dev/null/x cannot be written" in found.stderr

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import orjson
 
@@ -26,6 +27,20 @@ def documents(report: Report) -> Mapping[str, bytes]:
     }
 
 
+def prepare(folder: Path) -> None:
+    """Make the folder of reports: who cannot write it shall know before the work.
+
+    Raises:
+        JobError: the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise _not_writable(folder, error) from error
+
+
 def write(report: Report, folder: Path) -> list[Path]:
     """Write `2026-11-20.html`, `.json` and `.txt`, each wholly or not at all.
 
@@ -38,12 +53,16 @@ def write(report: Report, folder: Path) -> list[Path]:
         for ending, content in documents(report).items():
             written.append(_put(folder / f"{report.day}.{ending}", content))
     except OSError as error:
-        raise JobError(
-            kind="input",
-            message=f"jobs.report.folder: {folder} cannot be written: {error}. Choose another.",
-            retryable=False,
-        ) from error
+        raise _not_writable(folder, error) from error
     return written
+
+
+def _not_writable(folder: Path, error: OSError) -> JobError:
+    return JobError(
+        kind="input",
+        message=f"jobs.report.folder: {folder} cannot be written: {error}. Choose another.",
+        retryable=False,
+    )
 
 
 def _put(path: Path, content: bytes) -> Path:
