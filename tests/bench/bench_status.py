@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
+from confluent_kafka import Producer
 
 from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.bench.commit_load import (
@@ -22,6 +23,8 @@ from tests.support.served import Served, serving
 LOAD = Load(groups=1000, topics=20, partitions=50, topics_per_group=2)
 COMMITS_PER_S = 2000
 SWEEPS = 10
+MESSAGES = 200
+"""In each partition; a row commits every 50 s, by one message more."""
 KEEPS_UP_S = 12
 """Two rounds of log ends, and the sampling of groups."""
 
@@ -29,6 +32,7 @@ KEEPS_UP_S = 12
 def run() -> Iterator[Figure]:
     with EmbeddedKafka(offsets_partitions=OFFSETS_PARTITIONS) as kafka:
         make_topics(kafka, LOAD)
+        _fill(kafka)
         write_commits(kafka, LOAD, sweeps=10)
         with (
             serving(kafka.bootstrap_servers) as served,
@@ -37,6 +41,7 @@ def run() -> Iterator[Figure]:
             served.wait_ready()
             _wait_for_commits(served)
             status_ms, constant_ms = _ask(served)
+            _check_well(served)
             behind_s = _behind_s(served)
             assert commits.poll() is None, "the commits stopped"
     p50, constant_p50 = float(np.median(status_ms)), float(np.median(constant_ms))
@@ -47,6 +52,22 @@ def run() -> Iterator[Figure]:
     )
     yield Figure(name="status_p50_to_constant", value=p50 / constant_p50, unit="x", target=1.5)
     yield Figure(name="status_commits_behind", value=behind_s, unit="s", target=KEEPS_UP_S)
+
+
+def _fill(kafka: EmbeddedKafka) -> None:
+    """More messages than are committed: no offset is beyond its log end, which would be an error."""
+    producer = Producer({**kafka.admin_config(), "linger.ms": 50})
+    for topic, partition in itertools.product(range(LOAD.topics), range(LOAD.partitions)):
+        for _ in range(MESSAGES):
+            producer.produce(LOAD.topic(topic), b"", partition=partition)
+        producer.poll(0)
+    assert producer.flush(60) == 0, "not everything was written"
+
+
+def _check_well(served: Served) -> None:
+    """An answer has all partitions that are in trouble: those of groups in trouble take longer."""
+    bad = [group for group in served.groups()[::50] if served.known(group)["status"] == "ERR"]
+    assert not bad, f"{bad} are in trouble"
 
 
 def _ask(served: Served) -> tuple[list[float], list[float]]:
