@@ -55,7 +55,7 @@ def run() -> Iterator[Figure]:
 
 
 def _fill(kafka: EmbeddedKafka) -> None:
-    """More messages than are committed: no offset is beyond its log end, which would be an error."""
+    """More messages than are committed: an offset beyond its log end would be an error."""
     producer = Producer({**kafka.admin_config(), "linger.ms": 50})
     for topic, partition in itertools.product(range(LOAD.topics), range(LOAD.partitions)):
         for _ in range(MESSAGES):
