@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tests.bench.bench_steady import COMMITS_PER_S, SETTLES_S
+from tests.bench.bench_steady import COMMITS_PER_S, MESSAGES, SETTLES_S
 from tests.bench.figures import Figure
-from tests.bench.large_cluster import READY_WITHIN_S, WITH_HISTORY, large_cluster, steady
+from tests.bench.large_cluster import LOAD, READY_WITHIN_S, WITH_HISTORY, large_cluster, steady
 from tests.bench.usage import cpu_time, rss_bytes
 from tests.support.served import Served, serving
 
@@ -24,7 +24,7 @@ _LEAST_OF = 12
 
 def run() -> Iterator[Figure]:
     with (
-        large_cluster() as kafka,
+        large_cluster(MESSAGES + SOAK_S * COMMITS_PER_S // LOAD.rows) as kafka,
         serving(kafka.bootstrap_servers, sections=WITH_HISTORY) as served,
         steady(kafka, COMMITS_PER_S, "tests.bench.large_cluster") as commits,
     ):

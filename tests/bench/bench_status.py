@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
-from confluent_kafka import Producer
 
 from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.bench.commit_load import (
     OFFSETS_PARTITIONS,
     Load,
+    fill,
     make_topics,
     write_commits,
 )
@@ -32,7 +32,7 @@ KEEPS_UP_S = 12
 def run() -> Iterator[Figure]:
     with EmbeddedKafka(offsets_partitions=OFFSETS_PARTITIONS) as kafka:
         make_topics(kafka, LOAD)
-        _fill(kafka)
+        fill(kafka, LOAD, MESSAGES)
         write_commits(kafka, LOAD, sweeps=10)
         with (
             serving(kafka.bootstrap_servers) as served,
@@ -52,16 +52,6 @@ def run() -> Iterator[Figure]:
     )
     yield Figure(name="status_p50_to_constant", value=p50 / constant_p50, unit="x", target=1.5)
     yield Figure(name="status_commits_behind", value=behind_s, unit="s", target=KEEPS_UP_S)
-
-
-def _fill(kafka: EmbeddedKafka) -> None:
-    """More messages than are committed: an offset beyond its log end would be an error."""
-    producer = Producer({**kafka.admin_config(), "linger.ms": 50})
-    for topic, partition in itertools.product(range(LOAD.topics), range(LOAD.partitions)):
-        for _ in range(MESSAGES):
-            producer.produce(LOAD.topic(topic), b"", partition=partition)
-        producer.poll(0)
-    assert producer.flush(60) == 0, "not everything was written"
 
 
 def _check_well(served: Served) -> None:

@@ -23,12 +23,14 @@ from tests.support.served import serving
 COMMITS_PER_S = 5000
 SETTLES_S = 2 * LOAD.rows // COMMITS_PER_S + 10
 """Each row has committed twice: the change of all verdicts at the start is over."""
+MESSAGES = 100
+"""Of a partition: more than are committed in the end."""
 WATCHED_S = 90
 """Three regular samples of the history."""
 
 
 def run() -> Iterator[Figure]:
-    with large_cluster() as kafka:
+    with large_cluster(MESSAGES) as kafka:
         bare_s = min(bare_loop_cpu_s(kafka) for _ in range(2))
         print(
             f"bare loop {bare_s:.2f} CPU s, fixed arithmetic {fixed_work_cpu_s():.2f} CPU s",

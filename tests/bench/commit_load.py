@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -12,6 +13,7 @@ from tests.support.wire import encode_offset_key, encode_offset_value
 
 OFFSETS_PARTITIONS = 4
 OFFSETS_TOPIC = "__consumer_offsets"
+_WAITING = 50_000
 _TOPICS_AT_ONCE = 50
 """A broker makes at most 10,000 partitions for one request."""
 
@@ -64,6 +66,19 @@ def make_topics(kafka: EmbeddedKafka, load: Load) -> None:
         asked = admin.create_topics(new[first : first + _TOPICS_AT_ONCE], operation_timeout=60)
         for future in asked.values():
             future.result(timeout=90)
+
+
+def fill(kafka: EmbeddedKafka, load: Load, messages: int) -> None:
+    """Write so many messages to every partition: an offset beyond its log end is an error."""
+    producer = Producer({**kafka.admin_config(), "linger.ms": 50})
+    for topic, partition in product(range(load.topics), range(load.partitions)):
+        for _ in range(messages):
+            producer.produce(load.topic(topic), b"", partition=partition)
+        producer.poll(0)
+        if len(producer) > _WAITING:
+            producer.flush(60)
+    if left := producer.flush(120):
+        raise KafkaException(f"{left} messages were not written")
 
 
 def write_commits(kafka: EmbeddedKafka, load: Load, *, sweeps: int, step_ms: int = 2000) -> int:

@@ -4,6 +4,7 @@ import contextlib
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 from confluent_kafka.admin import AdminClient
 
 from lagwatch.kafka.embedded import EmbeddedKafka
-from tests.bench.commit_load import OFFSETS_PARTITIONS, Load, make_topics, write_commits
+from tests.bench.commit_load import OFFSETS_PARTITIONS, Load, fill, make_topics, write_commits
 from tests.bench.usage import cpu_time, rss_bytes
 from tests.support.served import Served
 
@@ -47,8 +48,11 @@ class Share:
 
 
 @contextlib.contextmanager
-def large_cluster() -> Iterator[EmbeddedKafka]:
-    """The broker with all topics, and full windows of commits up to now."""
+def large_cluster(messages: int = SWEEPS - 1) -> Iterator[EmbeddedKafka]:
+    """The broker with all topics, and full windows of commits up to now.
+
+    With so many `messages` in each partition: by default all of them are read.
+    """
     # so many partitions need heap, and more mapped memory than indexes of the usual size leave
     properties = {"log.index.size.max.bytes": "262144", "broker.session.timeout.ms": "30000"}
     with EmbeddedKafka(
@@ -56,6 +60,7 @@ def large_cluster() -> Iterator[EmbeddedKafka]:
     ) as kafka:
         make_topics(kafka, LOAD)
         _wait_for_topics(kafka)
+        fill(kafka, LOAD, messages)
         write_commits(kafka, LOAD, sweeps=SWEEPS)
         yield kafka
 
@@ -79,6 +84,8 @@ def share(served: Served, seconds: float) -> Share:
     began_s = time.monotonic()
     with cpu_time(served.pid) as spent:
         time.sleep(seconds)
+    groups = Counter(row[1] for row in served.get("/api/v1/fleet")["clusters"][0]["rows"])
+    print(f"groups watched: {dict(groups)}", file=sys.stderr)
     return Share(
         cpu_s=spent.seconds,
         wall_s=time.monotonic() - began_s,
