@@ -126,7 +126,9 @@ class Scene:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mode", ["offsets-topic", "admin"])
+@pytest.mark.parametrize(
+    "mode", ["offsets-topic", pytest.param("admin", marks=pytest.mark.thorough)]
+)
 def test_a_loss_is_counted_through_restarts_until_it_is_acknowledged(
     kafka: EmbeddedKafka, mode: str, tmp_path: Path
 ) -> None:

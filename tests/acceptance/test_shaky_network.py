@@ -93,7 +93,7 @@ def scene() -> Iterator[Scene]:
 @pytest.mark.parametrize(
     ("fault", "where"),
     [
-        (Fault.LATENCY, "all"),
+        pytest.param(Fault.LATENCY, "all", marks=pytest.mark.thorough),
         (Fault.RESETS, "all"),
         (Fault.BLACK_HOLE, "one"),
         (Fault.HALF_OPEN, "all"),

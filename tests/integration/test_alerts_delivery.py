@@ -412,6 +412,7 @@ def test_a_clock_that_goes_back_holds_up_nothing(tmp_path, clock) -> None:
             eventually(lambda: len(receiver.taken) == 1, "the second attempt", timeout_s=20)
 
 
+@pytest.mark.thorough  # storms are sent together in test_alerts_storms
 def test_what_waits_for_the_rate_limit_goes_out_together(tmp_path, clock, receiver) -> None:
     text = "group_wait_s = 0.0\n" + POLICY + hook(receiver, more="per_minute = 1")
     fleet = Fleet(["a", "b", "c"], clock)
@@ -673,7 +674,7 @@ def test_a_group_that_reads_again_too_slowly_is_not_ok(tmp_path, clock, receiver
     assert "still behind: its lag grows by" in subject
 
 
-@pytest.mark.parametrize("delivered", [False, True])
+@pytest.mark.parametrize("delivered", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_an_escalation_says_so_when_a_reminder_is_due_as_well(
     tmp_path, clock, *, delivered: bool
 ) -> None:

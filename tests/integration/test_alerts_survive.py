@@ -77,6 +77,7 @@ def test_kills_between_transition_and_delivery_lose_and_double_nothing(
 
 
 @pytest.mark.timeout(560)
+@pytest.mark.thorough  # the other kills here keep the names
 def test_kills_with_a_channel_that_is_renamed_each_time_lose_nothing(
     tmp_path: Path,
 ) -> None:

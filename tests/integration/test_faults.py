@@ -171,7 +171,9 @@ def with_password(options: ClusterSettings, password: str) -> object:
     return options.sasl.model_validate({**options.sasl.model_dump(), "password": password})
 
 
-@pytest.mark.parametrize("commits", ["offsets-topic", "admin"])
+@pytest.mark.parametrize(
+    "commits", [pytest.param("offsets-topic", marks=pytest.mark.thorough), "admin"]
+)
 def test_a_single_broker_that_restarts_under_polling_costs_no_commit(
     own_kafka: EmbeddedKafka, commits: str
 ) -> None:

@@ -9,7 +9,8 @@ from lagwatch.core.rules import row_of, sentence
 from tests.support.lives import Life, World, broken, live, lives
 
 LIVES = tuple(lives((Path(__file__).parent / "lives.txt").read_text(encoding="utf-8")))
-
+_MANY_ROUNDS = 2500
+"""A life of more takes as long as thirty others."""
 
 pytestmark = pytest.mark.minutes
 
@@ -97,7 +98,14 @@ def test_a_consumer_that_never_commits_and_left_for_good_is_forgotten() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("life", LIVES, ids=lambda life: life.why[:70])
+@pytest.mark.parametrize(
+    "life",
+    [
+        pytest.param(life, marks=[pytest.mark.thorough] if life.rounds > _MANY_ROUNDS else [])
+        for life in LIVES
+    ],
+    ids=lambda life: life.why[:70],
+)
 def test_life(life: Life) -> None:
     assert broken(life, live(life)) == [], life.why
 

@@ -163,6 +163,7 @@ def test_rows_of_ours_stay_and_running_it_again_changes_nothing(
     ]
 
 
+@pytest.mark.thorough  # so are rows of other sources in test_backfill_command
 def test_it_is_written_to_elasticsearch_alike(
     spark: SparkSession, elasticsearch: EmbeddedElasticsearch, pattern: str, tmp_path: Path
 ) -> None:

@@ -142,6 +142,7 @@ def test_spark_submit_as_documented_needs_nothing_on_the_workers(
     assert all((path.parent / "environment").is_dir() for path in executors(logs))
 
 
+@pytest.mark.thorough  # spark-submit has the same workers
 def test_lagwatch_as_documented_needs_nothing_on_the_workers(
     place: Path, cluster: tuple[str, Path], expected: list[tuple[object, ...]]
 ) -> None:

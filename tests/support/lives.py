@@ -100,6 +100,14 @@ class Life:
         return max(line.at_s[-1] for line in (*self.actions, *self.expectations))
 
     @property
+    def round_s(self) -> int:
+        return int(self.settings.get("rounds", ROUND_S))
+
+    @property
+    def rounds(self) -> int:
+        return self.seconds // self.round_s
+
+    @property
     def rules(self) -> set[str]:
         """Words of the rules that it expects."""
         return {
@@ -174,8 +182,7 @@ def live(life: Life) -> list[Shown]:
         key=lambda event: event[:2],
     )
     shown, place = [], 0
-    round_s = int(life.settings.get("rounds", ROUND_S))
-    for at_s in range(0, life.seconds + round_s, round_s):
+    for at_s in range(0, life.seconds + life.round_s, life.round_s):
         while place < len(events) and events[place][0] <= at_s:
             world.act(events[place][2], at_s=events[place][0])
             place += 1

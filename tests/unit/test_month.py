@@ -266,6 +266,7 @@ def test_a_restart_of_lagwatch_goes_on_from_its_checkpoint() -> None:
         assert side.monitor.windows.count.max() == side.monitor.windows.intervals
 
 
+@pytest.mark.thorough  # about the bench only
 def test_a_rule_set_alone_scores_as_beside_the_other() -> None:
     size = Size(groups=30, days=0.1, shards=1, seed=4)
 
