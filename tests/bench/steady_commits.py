@@ -13,11 +13,13 @@ from confluent_kafka import Producer
 from tests.bench.commit_load import OFFSETS_TOPIC, Load, steady_commits
 
 TICK_S = 0.05
+FIRST_OFFSET = 20
+"""After those of `write_commits`."""
 
 
 def main(bootstrap: str, rate: int, load: Load) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "client.id": "__admin_client"})
-    commits = steady_commits(load.keys(), 1000)
+    commits = steady_commits(load.keys(), FIRST_OFFSET)
     started_s, sent = time.monotonic(), 0
     while True:
         time.sleep(TICK_S)
