@@ -111,6 +111,9 @@ class GroupTimes(NamedTuple):
         )
 
 
+_SOME_TIMES: Final = 32
+"""Questions of a round; the time lags of all take about as long as so many, up to 100,000 rows."""
+
 TimesT = TypeVar("TimesT", RowTimes, GroupTimes)
 
 
@@ -125,9 +128,18 @@ class _WithTimes(Generic[TimesT]):
         return self.times(slice(None))
 
     def some_times(self, chosen: slice | NDArray[np.intp]) -> TimesT:
-        """Those of a range, or of some: quick where the time lags of all were asked for before."""
+        """Those of a range, or of some.
+
+        Who asks for many in one round, as who wants the status of each group, gets them from those
+        of all: these are worth their time then.
+        """
         every: TimesT | None = self.__dict__.get("every_time")
-        return self.times(chosen) if every is None else every.part(chosen)
+        if every is None:
+            asked = self.__dict__["times_asked"] = self.__dict__.get("times_asked", 0) + 1
+            if asked <= _SOME_TIMES:
+                return self.times(chosen)
+            every = self.every_time
+        return every.part(chosen)
 
     @property
     def time_lag_ms(self) -> Int64:
