@@ -10,6 +10,7 @@ from tests.bench.figures import Figure
 from tests.bench.large_cluster import (
     LOAD,
     READY_WITHIN_S,
+    SWEEPS,
     WITH_HISTORY,
     WITHOUT_HISTORY,
     Share,
@@ -36,7 +37,8 @@ def run() -> Iterator[Figure]:
             f"bare loop {bare_s:.2f} CPU s, fixed arithmetic {fixed_work_cpu_s():.2f} CPU s",
             file=sys.stderr,
         )
-        plain, recorded = _watched(kafka, WITHOUT_HISTORY), _watched(kafka, WITH_HISTORY)
+        plain = _watched(kafka, WITHOUT_HISTORY, SWEEPS)
+        recorded = _watched(kafka, WITH_HISTORY, MESSAGES // 2)
     yield Figure(name="steady_share", value=plain.of_a_core, unit="%core", target=4)
     yield Figure(
         name="steady_minute_to_bare_loop", value=plain.per_minute_s / bare_s, unit="x", target=1.2
@@ -50,10 +52,12 @@ def run() -> Iterator[Figure]:
     )
 
 
-def _watched(kafka: EmbeddedKafka, sections: str) -> Share:
+def _watched(kafka: EmbeddedKafka, sections: str, first_offset: int) -> Share:
     with (
         serving(kafka.bootstrap_servers, sections=sections) as served,
-        steady(kafka, COMMITS_PER_S, "tests.bench.large_cluster") as commits,
+        steady(
+            kafka, COMMITS_PER_S, "tests.bench.large_cluster", first_offset=first_offset
+        ) as commits,
     ):
         served.wait_ready(READY_WITHIN_S)
         time.sleep(SETTLES_S)

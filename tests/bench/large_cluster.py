@@ -105,10 +105,15 @@ def fixed_work_cpu_s() -> float:
 
 
 @contextlib.contextmanager
-def steady(kafka: EmbeddedKafka, rate: int, load: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Commits at a steady rate, from a process of their own; `load`: a module with a `LOAD`."""
+def steady(
+    kafka: EmbeddedKafka, rate: int, load: str, *, first_offset: int = SWEEPS
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Commits at a steady rate, from a process of their own; `load`: a module with a `LOAD`.
+
+    Each row commits `first_offset` first, and then one message more each time.
+    """
     command = [sys.executable, "-m", "tests.bench.steady_commits", kafka.bootstrap_servers]
-    process = subprocess.Popen([*command, str(rate), load], cwd=ROOT)
+    process = subprocess.Popen([*command, str(rate), load, str(first_offset)], cwd=ROOT)
     try:
         yield process
     finally:

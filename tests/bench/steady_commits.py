@@ -13,13 +13,11 @@ from confluent_kafka import Producer
 from tests.bench.commit_load import OFFSETS_TOPIC, Load, steady_commits
 
 TICK_S = 0.05
-FIRST_OFFSET = 20
-"""After those of `write_commits`."""
 
 
-def main(bootstrap: str, rate: int, load: Load) -> None:
+def main(bootstrap: str, rate: int, load: Load, first_offset: int) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "client.id": "__admin_client"})
-    commits = steady_commits(load.keys(), FIRST_OFFSET)
+    commits = steady_commits(load.keys(), first_offset)
     started_s, sent = time.monotonic(), 0
     while True:
         time.sleep(TICK_S)
@@ -31,4 +29,4 @@ def main(bootstrap: str, rate: int, load: Load) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), importlib.import_module(sys.argv[3]).LOAD)
+    main(sys.argv[1], int(sys.argv[2]), importlib.import_module(sys.argv[3]).LOAD, int(sys.argv[4]))
