@@ -1,6 +1,6 @@
-"""Commits at a steady rate until ended: `steady_commits.py BOOTSTRAP RATE MODULE`.
+"""Commits at a steady rate until ended: `steady_commits.py BOOTSTRAP RATE MODULE OFFSET`.
 
-The groups and partitions are those of `LOAD` in the module.
+The groups and partitions are those of `LOAD` in the module; each commits this offset first.
 """
 
 import importlib
