@@ -70,7 +70,7 @@ def make_topics(kafka: EmbeddedKafka, load: Load) -> None:
 
 def fill(kafka: EmbeddedKafka, load: Load, messages: int) -> None:
     """Write so many messages to every partition: an offset beyond its log end is an error."""
-    producer = Producer({**kafka.admin_config(), "linger.ms": 50})
+    producer = Producer({**kafka.admin_config(), "linger.ms": 50, "enable.idempotence": True})
     for topic, partition in product(range(load.topics), range(load.partitions)):
         for _ in range(messages):
             producer.produce(load.topic(topic), b"", partition=partition)
