@@ -831,7 +831,9 @@ class _GroupReader:
             readable_lag=_known(row.readable_lag),
             since_ms=_instant(row.since_ms),
             complete=row.commits / snapshot.intervals,
-            unknown_reason=self._unknown_reason(row.at) if row.lag < 0 and has else None,
+            unknown_reason=self._unknown_reason(row.at)
+            if row.lag < 0 and has and rule.rule is not Rule.AHEAD_OF_LOG_END
+            else None,
             time_lag_s=None if row.time_lag_ms < 0 else row.time_lag_ms / 1000,
             time_lag_reason=_REASONS[row.time_lag_reason],
             time_lag_error_s=_error_s(row.time_lag_error_ms),

@@ -18,6 +18,7 @@ from lagwatch.core.model import (
     GroupStatus,
     Member,
     PartitionStatus,
+    Rule,
     TimeLagBound,
     TimeLagReason,
     UnknownReason,
@@ -415,18 +416,23 @@ class View:
     # the cluster
 
     def unknown_rows(self) -> dict[str, int]:
-        """Rows that were committed to, and whose lag is not known, by reason."""
+        """Rows that were committed to, and whose lag cannot be seen, by reason."""
         stale = self.stale[self.row_group]
-        at = self.rows.at[(self.rows.lag < 0) & (self.rows.commits > 0) & ~stale]
+        unknown = (self.rows.lag < 0) & (self.rows.commits > 0) & ~stale
+        # that an offset is beyond the log end is a verdict of its own: nothing keeps from seeing it
+        at = self.rows.at[unknown & (self.rows.rule != Rule.AHEAD_OF_LOG_END)]
         visible = at[at >= 0]
-        no_leader = int(np.count_nonzero(self.topics.leader[visible] < 0))
+        led = self.topics.leader[visible] >= 0
+        # the log end was read, and the commit is newer
+        older = int(np.count_nonzero(led & (self.topics.log_end[visible] >= 0)))
+        no_leader = int(np.count_nonzero(~led))
         asked = self.snapshot.data_ms >= 0
         return {
             STALE: int(np.count_nonzero(stale)),
             UnknownReason.TOPIC_NOT_VISIBLE: int(at.size - visible.size),
-            UnknownReason.NOT_POLLED_YET: 0 if asked else int(visible.size),
+            UnknownReason.NOT_POLLED_YET: older if asked else int(visible.size),
             UnknownReason.NO_LEADER: no_leader if asked else 0,
-            UnknownReason.REFUSED: int(visible.size) - no_leader if asked else 0,
+            UnknownReason.REFUSED: int(visible.size) - no_leader - older if asked else 0,
         }
 
 

@@ -69,6 +69,23 @@ def test_what_is_unknown_is_counted_by_reason() -> None:
     assert scrape.value("lagwatch_unknown_partitions", reason="topic_not_visible") == 0
 
 
+def test_an_offset_beyond_the_log_end_is_a_verdict_and_keeps_nothing_from_being_seen() -> None:
+    live = Live()
+    live.topics(t=1)
+    live.monitor.apply(Backlog(read=1, total=1, ready=True), EpochMs(live.now_ms))
+    live.produce("t", 0, 50)
+    live.commit(("g", "t", 0, 500))
+    for _ in range(10):
+        live.wait(5)
+        snapshot = live.judge()
+
+    view = View(snapshot, rebalances=None, most_rows=0, most_groups=0)
+
+    assert snapshot.rows.rule.tolist() == [Rule.AHEAD_OF_LOG_END]
+    assert snapshot.rows.lag.tolist() == [-1]
+    assert set(view.unknown_rows().values()) == {0}
+
+
 def test_a_partition_never_committed_is_not_unknown_for_that() -> None:
     live = Live()
     live.topics(t=2)

@@ -1071,6 +1071,7 @@ def test_a_commit_that_stays_ahead_of_the_log_end_is_found(story) -> None:
     verdict = story.verdict()
     assert verdict.rule is Rule.AHEAD_OF_LOG_END
     assert (verdict.known_lag, verdict.time_lag_s) == (None, None)
+    assert [each.unknown_reason for each in verdict.partitions] == [None], "its log end is known"
     assert verdict.time_lag_reason is TimeLagReason.AHEAD_OF_LOG_END
 
 
