@@ -59,6 +59,7 @@ from lagwatch.ports.queries import (
 _RULES: Final = tuple(Rule)
 """By number."""
 _REASONS: Final = tuple(TimeLagReason)
+_UNKNOWN_REASONS: Final = tuple(UnknownReason)
 """By number."""
 _MEASURED: Final = (
     TimeLagReason.MEASURED,
@@ -217,6 +218,8 @@ class _Row(NamedTuple):
     since_ms: int
     limit_ms: int
     lowest_lag: int
+    unknown: int
+    """Place in `UnknownReason`."""
     time_lag_ms: int
     time_lag_reason: int
     time_lag_error_ms: float
@@ -792,6 +795,7 @@ class _GroupReader:
             columns.since_ms[wanted].tolist(),
             columns.limit_ms[wanted].tolist(),
             columns.lowest_lag[wanted].tolist(),
+            self._snapshot.unknown_reasons(wanted).tolist(),
             *self._times(wanted),
         )
         return [
@@ -831,9 +835,7 @@ class _GroupReader:
             readable_lag=_known(row.readable_lag),
             since_ms=_instant(row.since_ms),
             complete=row.commits / snapshot.intervals,
-            unknown_reason=self._unknown_reason(row.at)
-            if row.lag < 0 and has and rule.rule is not Rule.AHEAD_OF_LOG_END
-            else None,
+            unknown_reason=None if row.unknown < 0 else _UNKNOWN_REASONS[row.unknown],
             time_lag_s=None if row.time_lag_ms < 0 else row.time_lag_ms / 1000,
             time_lag_reason=_REASONS[row.time_lag_reason],
             time_lag_error_s=_error_s(row.time_lag_error_ms),
@@ -841,17 +843,6 @@ class _GroupReader:
             lost_unacknowledged=seen.lost,
             share=self._shares.get((topic, row.partition)),
         )
-
-    def _unknown_reason(self, at: int) -> UnknownReason:
-        if at < 0:
-            return UnknownReason.TOPIC_NOT_VISIBLE
-        if self._snapshot.data_ms < 0:
-            return UnknownReason.NOT_POLLED_YET
-        if self._snapshot.topics.leader[at] < 0:
-            return UnknownReason.NO_LEADER
-        if self._snapshot.topics.log_end[at] >= 0:  # older than the commit
-            return UnknownReason.NOT_POLLED_YET
-        return UnknownReason.REFUSED
 
     def detail(self) -> GroupDetail:
         return GroupDetail(

@@ -224,12 +224,12 @@ class Judged:
         # decided when it resets itself
         ahead = found.rule == Rule.AHEAD_OF_LOG_END
         appended_ms[ahead], reason[ahead] = UNKNOWN, TimeLagReason.AHEAD_OF_LOG_END
-        lag, readable = np.where(ahead, UNKNOWN, lag), np.where(ahead, UNKNOWN, readable)
         # commits go on while the log end cannot be read: what there is to read is not known
         beyond = _beyond_what_was_read(seen, at, committed) & ~ahead
-        if beyond.any():
-            lag, readable = np.where(beyond, UNKNOWN, lag), np.where(beyond, UNKNOWN, readable)
-            appended_ms[beyond], reason[beyond] = UNKNOWN, TimeLagReason.LOG_END_UNKNOWN
+        appended_ms[beyond], reason[beyond] = UNKNOWN, TimeLagReason.LOG_END_UNKNOWN
+        unknown = ahead | beyond
+        if unknown.any():
+            lag, readable = np.where(unknown, UNKNOWN, lag), np.where(unknown, UNKNOWN, readable)
         # a message that came after what is known of commits: how long it waits begins to count
         young = waits & (appended_ms > seen.now_ms)
         lowest = np.zeros(0, np.int64) if found.lowest_lag is None else found.lowest_lag

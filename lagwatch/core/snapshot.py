@@ -14,14 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.model import (
+    UNKNOWN,
     EpochMs,
     GroupInfo,
     Member,
     OpenTransaction,
+    Rule,
     RuleSet,
     SharePartition,
     TimeLagBound,
     TimeLagReason,
+    UnknownReason,
 )
 from lagwatch.core.rows import Around
 
@@ -276,6 +279,33 @@ class ClusterSnapshot:
     def data_age_ms(self) -> int:
         """How old log ends or commits, whichever are older, were when the round was judged."""
         return max(0, self.at_ms - self.judged_ms)
+
+    def unknown_reasons(self, rows: slice | NDArray[np.intp] | list[int] = slice(None)) -> Int8:
+        """Why the lags of these rows cannot be seen, as places in `UnknownReason`.
+
+        -1 where they can, and where nothing was committed. That a committed offset is beyond the
+        log end is a verdict of its own: nothing keeps from seeing it.
+        """
+        columns, topics, places = self.rows, self.topics, tuple(UnknownReason)
+        unknown = (columns.lag[rows] < 0) & (columns.commits[rows] > 0)
+        unknown &= columns.rule[rows] != Rule.AHEAD_OF_LOG_END
+        found = np.full(unknown.size, UNKNOWN, np.int8)
+        found[unknown] = places.index(UnknownReason.TOPIC_NOT_VISIBLE)
+        seen = np.flatnonzero(unknown & (columns.at[rows] >= 0))
+        if self.data_ms < 0:
+            found[seen] = places.index(UnknownReason.NOT_POLLED_YET)
+            return found
+        at = columns.at[rows][seen]
+        # a log end that was read is older than the commit
+        reasons = np.where(
+            topics.log_end[at] >= 0,
+            places.index(UnknownReason.NOT_POLLED_YET),
+            places.index(UnknownReason.REFUSED),
+        )
+        found[seen] = np.where(
+            topics.leader[at] < 0, places.index(UnknownReason.NO_LEADER), reasons
+        )
+        return found
 
     def group_ages_ms(self, groups: slice = slice(None)) -> Int64:
         """Age of the oldest log end and the oldest known commits of each of these groups.

@@ -18,7 +18,6 @@ from lagwatch.core.model import (
     GroupStatus,
     Member,
     PartitionStatus,
-    Rule,
     TimeLagBound,
     TimeLagReason,
     UnknownReason,
@@ -418,21 +417,11 @@ class View:
     def unknown_rows(self) -> dict[str, int]:
         """Rows that were committed to, and whose lag cannot be seen, by reason."""
         stale = self.stale[self.row_group]
-        unknown = (self.rows.lag < 0) & (self.rows.commits > 0) & ~stale
-        # that an offset is beyond the log end is a verdict of its own: nothing keeps from seeing it
-        at = self.rows.at[unknown & (self.rows.rule != Rule.AHEAD_OF_LOG_END)]
-        visible = at[at >= 0]
-        led = self.topics.leader[visible] >= 0
-        # the log end was read, and the commit is newer
-        older = int(np.count_nonzero(led & (self.topics.log_end[visible] >= 0)))
-        no_leader = int(np.count_nonzero(~led))
-        asked = self.snapshot.data_ms >= 0
+        reasons = self.snapshot.unknown_reasons()[~stale]
+        numbers = np.bincount(reasons[reasons >= 0], minlength=len(UnknownReason))
         return {
             STALE: int(np.count_nonzero(stale)),
-            UnknownReason.TOPIC_NOT_VISIBLE: int(at.size - visible.size),
-            UnknownReason.NOT_POLLED_YET: older if asked else int(visible.size),
-            UnknownReason.NO_LEADER: no_leader if asked else 0,
-            UnknownReason.REFUSED: int(visible.size) - no_leader - older if asked else 0,
+            **dict(zip(UnknownReason, numbers.tolist(), strict=True)),
         }
 
 
