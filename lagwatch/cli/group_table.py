@@ -66,11 +66,11 @@ class Line:
     """Severity of its open incident; "" where there is none, or was not looked for."""
     handled: str = ""
     """That the incident is muted, or who acknowledged it; ""."""
-    since_s: float | None = None
-    """How long the group has been in trouble; None without trouble, or from an older server."""
+    since_ms: int | None = None
+    """When the group's trouble began; None without trouble, or from an older server."""
     since_at_least: bool = False
     at_ms: int | None = None
-    """When it was judged; None also where nothing needs it."""
+    """When it was judged; None from a Burrow."""
     note: str = ""
     """Shown in place of the verdict; ""."""
     consumed_per_s: float | None = None
@@ -91,6 +91,13 @@ class Line:
     lost_at_most: bool = False
     unknown_because: str = ""
     """Why verdicts or lags of its partitions are unknown; ""."""
+
+    @property
+    def since_s(self) -> float | None:
+        """How long the group has been in trouble."""
+        if self.since_ms is None or self.at_ms is None:
+            return None
+        return (self.at_ms - self.since_ms) / 1000
 
 
 def table(

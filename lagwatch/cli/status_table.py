@@ -40,18 +40,18 @@ def draw_group(screen: Console, group: GroupView) -> None:
         screen.print(plain(said))
     if group.cause_sentence:
         screen.print(plain(group.cause_sentence))
-    facts = [
+    line = _line(group)
+    facts = []
+    if line.since_ms is not None:
+        at_least = "at least " if line.since_at_least else ""
+        facts.append(f"in trouble since {at_least}{words.instant(line.since_ms)}")
+    facts += [
         f"lag {_total(group)}",
-        *losses(_line(group)),
+        *losses(line),
         f"time lag {words.time_lag(group.time_lag_s, group.time_lag_bound)}",
     ]
     if group.state:
         facts.append(f"state {group.state}, {words.members(group.members)}")
-    since_ms = in_trouble_since(group.since_ms, group.trouble_since_ms)
-    if since_ms is not None:
-        at_least = "at least " if group.since_at_least and since_ms == group.since_ms else ""
-        facts.insert(0, f"in trouble since {at_least}{words.instant(since_ms)}")
-    line = _line(group)
     if line.consumed_per_s is not None:
         facts.append(f"reads {rate(line.consumed_per_s)}/s")
     screen.print(Text(", ".join((*facts, *outlook(line)))))
@@ -110,7 +110,9 @@ def _draw_table(screen: Console, titles: Sequence[str], rows: Sequence[Mapping[s
 
 
 def _line(group: GroupView) -> Line:
-    since_ms, at_ms = in_trouble_since(group.since_ms, group.trouble_since_ms), group.at_ms
+    since_ms, at_least = in_trouble_since(
+        group.since_ms, group.trouble_since_ms, at_least=group.since_at_least
+    )
     line = Line(
         cluster=group.cluster,
         group=group.group,
@@ -125,8 +127,9 @@ def _line(group: GroupView) -> Line:
         stale=group.stale,
         time_lag_bound=group.time_lag_bound,
         rule=group.rule or "",
-        since_s=None if since_ms is None or at_ms is None else (at_ms - since_ms) / 1000,
-        since_at_least=group.since_at_least and since_ms == group.since_ms,
+        since_ms=since_ms,
+        since_at_least=at_least,
+        at_ms=group.at_ms,
         note=group.note,
         lost=group.lost,
         lost_at_most=group.lost_at_most,

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from lagwatch.cli import words
 from lagwatch.cli.group_table import Line, is_unknown, last_that_fit, or_less, table, trouble
-from lagwatch.cli.views import BAD, Found
+from lagwatch.cli.views import BAD, Found, in_trouble_since
 from lagwatch.core.words import duration, printable
 
 _FRAME_LINES: Final = 4
@@ -148,23 +148,18 @@ def with_incidents(
     """The answer with the open incidents of groups."""
     none = OpenIncident()
     found = (incidents.get((line.cluster, line.group), none) for line in seen.lines)
+    return replace(seen, lines=tuple(map(_with_incident, seen.lines, found)))
+
+
+def _with_incident(line: Line, its: OpenIncident) -> Line:
+    since_ms, at_least = in_trouble_since(line.since_ms, its.since_ms, at_least=line.since_at_least)
     return replace(
-        seen,
-        lines=tuple(
-            _longer(replace(line, incident=its.severity, handled=its.handled), its.since_ms)
-            for line, its in zip(seen.lines, found, strict=True)
-        ),
+        line,
+        incident=its.severity,
+        handled=its.handled,
+        since_ms=since_ms,
+        since_at_least=at_least,
     )
-
-
-def _longer(line: Line, incident_ms: int | None) -> Line:
-    """In trouble at least since its incident began."""
-    if line.since_s is None or line.at_ms is None or incident_ms is None:
-        return line
-    since_s = (line.at_ms - incident_ms) / 1000
-    if since_s <= line.since_s:
-        return line
-    return replace(line, since_s=since_s, since_at_least=False)
 
 
 def _with(line: Line, found: Found | None) -> Line:
@@ -267,7 +262,6 @@ def _old(cluster: Mapping[str, Any]) -> str:
 
 
 def _line(cluster: str, cells: Mapping[str, Any], *, stale: bool, at_ms: int | None) -> Line:
-    since_ms = cells.get("since_ms")
     return Line(
         cluster=cluster,
         group=str(cells["group"]),
@@ -282,7 +276,7 @@ def _line(cluster: str, cells: Mapping[str, Any], *, stale: bool, at_ms: int | N
         members=cells["members"],
         rule=str(cells.get("rule", "")),
         at_ms=at_ms,
-        since_s=None if since_ms is None or at_ms is None else (at_ms - since_ms) / 1000,
+        since_ms=cells.get("since_ms"),
         since_at_least=cells.get("since_at_least") is True,
         # older servers only mark clusters
         stale=cells.get("stale", stale),

@@ -115,14 +115,17 @@ class GroupView:
     unknown_because: str = ""
 
 
-def in_trouble_since(judged_ms: int | None, incident_ms: int | None) -> int | None:
-    """Since when: trouble that becomes worse goes on, and its incident began before the verdict.
+def in_trouble_since(
+    judged_ms: int | None, incident_ms: int | None, *, at_least: bool
+) -> tuple[int | None, bool]:
+    """Since when, and whether it may have begun earlier, as `at_least` says of the verdict.
 
-    None while the verdict sees no trouble.
+    Trouble that becomes worse goes on: its incident began before the verdict of now. None while
+    the verdict sees no trouble.
     """
-    if judged_ms is None or incident_ms is None:
-        return judged_ms
-    return min(judged_ms, incident_ms)
+    if judged_ms is None or incident_ms is None or judged_ms <= incident_ms:
+        return judged_ms, at_least
+    return incident_ms, False
 
 
 NO_STATE: Final = "Unknown"

@@ -113,9 +113,8 @@ def endpoints(queries: Queries, alerts: AlertsView | None = None) -> Iterator[En
         place = (asked.get("topic", ""), int(partition)) if _is_number(partition) else None
         cluster, group = names["cluster"], names["group"]
         answer = group_answer(queries, cluster, group, place)
-        open_since = {} if alerts is None else alerts.in_trouble_since(cluster)
-        since = {"trouble_since_ms": open_since.get(group)}
-        return json_answer({**answer, **since}, headers=NO_CACHE)
+        since_ms = incidents_since(alerts, cluster, (group,)).get(group)
+        return json_answer({**answer, "trouble_since_ms": since_ms}, headers=NO_CACHE)
 
     yield Endpoint(
         method="GET",
@@ -272,6 +271,17 @@ def group_answer(
         ],
         "window": None if chosen is None else _window(queries, cluster, group, chosen),
     }
+
+
+def incidents_since(
+    alerts: AlertsView | None, cluster: str, groups: Sequence[str]
+) -> dict[str, int]:
+    """When the trouble of those of the groups that have an open incident began.
+
+    Trouble that becomes worse goes on: that is before the verdict of now began to hold.
+    """
+    known = {} if alerts is None else alerts.in_trouble_since(cluster)
+    return {group: known[group] for group in groups if group in known}
 
 
 def lost(snapshot: ClusterSnapshot | None, group: str) -> dict[str, object]:

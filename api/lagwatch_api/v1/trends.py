@@ -26,7 +26,7 @@ from lagwatch.ports.alerts import AlertsView
 from lagwatch.ports.queries import Partitions, Queries
 from lagwatch_api.answers import json_answer
 from lagwatch_api.routing import Answer, Endpoint
-from lagwatch_api.v1.fleet import NO_CACHE, TAG, lost, newest
+from lagwatch_api.v1.fleet import NO_CACHE, TAG, incidents_since, lost, newest
 from lagwatch_api.v1.wording import is_unknown, sentence
 
 MOST_GROUPS: Final = 100
@@ -342,17 +342,6 @@ def subscriptions_of(snapshot: ClusterSnapshot) -> dict[str, Subscription]:
         }
         for number, group in enumerate(snapshot.groups)
     }
-
-
-def incidents_since(
-    alerts: AlertsView | None, cluster: str, groups: Sequence[str]
-) -> dict[str, int]:
-    """When the trouble of those of the groups that have an open incident began.
-
-    Trouble that becomes worse goes on: that is before the verdict of now began to hold.
-    """
-    known = {} if alerts is None else alerts.in_trouble_since(cluster)
-    return {group: known[group] for group in groups if group in known}
 
 
 def add_teams(groups: Mapping[str, Subscription], cluster: str, alerts: AlertsView) -> None:
