@@ -98,6 +98,18 @@ def app_of(alerts: Alerts, access: Access | None = None) -> FastAPI:
     return app
 
 
+def whole_app(fleet: Fleet, alerts: Alerts) -> FastAPI:
+    """The verdicts on a fleet, with its alerts."""
+    return create_app(
+        fleet.queries,
+        RecordingCommands(),
+        GivenSettings(),
+        alerts=alerts,
+        hostname="h",
+        version="0",
+    )
+
+
 def ask(
     alerts: Alerts, method: str, path: str, access: Access | None = None, **more
 ) -> httpx.Response:
@@ -121,14 +133,7 @@ def test_a_group_has_the_teams_of_its_policies_in_their_order_of_precedence(
         '[alerts.webhook.hook]\nurl = "http://127.0.0.1:1"\n',
     )
     with closing(Alerts(settings, clock)) as alerts:
-        app = create_app(
-            fleet.queries,
-            RecordingCommands(),
-            GivenSettings(),
-            alerts=alerts,
-            hostname="h",
-            version="0",
-        )
+        app = whole_app(fleet, alerts)
 
         groups = asked(app, f"/api/v1/clusters/{CLUSTER}/subscriptions").json["groups"]
 
@@ -148,14 +153,7 @@ def test_a_group_whose_trouble_comes_back_is_in_trouble_since_its_incident_began
         '[alerts.webhook.hook]\nurl = "http://127.0.0.1:1"\n',
     )
     with closing(Alerts(settings, clock)) as alerts:
-        app = create_app(
-            fleet.queries,
-            RecordingCommands(),
-            GivenSettings(),
-            alerts=alerts,
-            hostname="h",
-            version="0",
-        )
+        app = whole_app(fleet, alerts)
         fleet.fail("billing")
         fleet.shown_to(alerts)
         (incident,) = alerts.incidents(IncidentAsk(state="open"))[0]

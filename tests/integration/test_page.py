@@ -148,6 +148,20 @@ def open_group(browser: Browser, url: str) -> None:
     eventually(lambda: browser.text("#g-mark") != "", "the verdict is shown")
 
 
+def headings(
+    browser: Browser, view: str, found: list[dict[str, Any]], every: list[dict[str, Any]]
+) -> list[list[object]]:
+    """Headings of a view of the groups that were found, and how many groups each has."""
+    call = "const { arranged } = await import('/ui/views.js');"
+    call += "const [found, all] = [given[1], given[2]].map((groups) => groups.map((group) =>"
+    call += " ({ trouble: 1, worst: 'OK', ...group })));"
+    call += (
+        "return arranged(found, given[0], new Set(), all).map((one) => [one.heading, one.count])"
+    )
+    counted: list[list[object]] = browser.run(call, view, found, every)
+    return counted
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [(1280, 800), (390, 844)], ids=["desktop", "phone"])
 class TestLooks:
@@ -275,15 +289,10 @@ class TestUse:
         self, browser: Browser, scene: Scene
     ) -> None:
         browser.open(scene.lagwatch.base)
-        call = "const { arranged } = await import('/ui/views.js');"
-        call += "const all = given[0].map((clients, nth) => ({ group: `g${nth}`, clients,"
-        call += " trouble: 1, worst: 'OK' }));"
-        call += (
-            "return arranged(all, 'client', new Set(), all).map((one) => [one.heading, one.count])"
-        )
         clients = [["pay-client"], ["pay-client2"], ["api1", "api2"], ["log-1", "log-2"], ["7"]]
+        groups = [{"group": f"g{nth}", "clients": each} for nth, each in enumerate(clients)]
 
-        found = browser.run(call, clients)
+        found = headings(browser, "client", groups, groups)
 
         assert sorted(found) == [
             ["7", 1],
@@ -311,13 +320,11 @@ class TestUse:
         self, browser: Browser, scene: Scene
     ) -> None:
         browser.open(scene.lagwatch.base)
-        call = "const { arranged } = await import('/ui/views.js');"
-        call += "const all = given[0].map((group) => ({ group, trouble: 1, worst: 'OK' }));"
-        call += "return [all, all.slice(0, 1)].map((found) => arranged(found, 'prefix', new Set(),"
-        call += " all).map((one) => [one.heading, one.count]))"
         names = ["billing-a", "billing-b", "team.x-1", "team.x-2", "team", "alone-1", "other"]
+        groups = [{"group": name} for name in names]
 
-        whole, searched = browser.run(call, names)
+        whole = headings(browser, "prefix", groups, groups)
+        searched = headings(browser, "prefix", groups[:1], groups)
 
         assert whole == [["team", 3], ["billing", 2], ["(no prefix shared)", 2]]
         assert searched == [["billing", 1]]

@@ -45,6 +45,9 @@ _DEADLINE_S = 30
 
 
 def line(group: str, **changes) -> Line:
+    """`since_s`: for so long it has been in trouble."""
+    since_s = changes.pop("since_s", None)
+    began = {} if since_s is None else {"since_ms": 0, "at_ms": round(since_s * 1000)}
     values: dict[str, Any] = {
         "cluster": "c1",
         "group": group,
@@ -56,7 +59,7 @@ def line(group: str, **changes) -> Line:
         "time_lag_s": 0.0,
         "members": 1,
     }
-    return Line(**(values | changes))
+    return Line(**(values | began | changes))
 
 
 FLEET = LastAnswer(
@@ -463,6 +466,21 @@ def url(application: FastAPI) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.port}"
 
 
+def top_beside(application: FastAPI, incidents: list[dict[str, Any]], *, width: int) -> str:
+    """What `top` prints once of a server with these incidents."""
+
+    async def with_alerts(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("path") == "/api/v1/alerts/incidents":
+            await JSONResponse({"incidents": incidents})(scope, receive, send)
+        else:
+            await application(scope, receive, send)
+
+    with served(with_alerts) as server:
+        url = f"http://127.0.0.1:{server.port}"
+        result = CliRunner().invoke(app, ["top", "--url", url], env={"COLUMNS": str(width)})
+    return result.stdout
+
+
 class TestCommand:
     def test_without_a_terminal_it_prints_once_the_worst_first(self, url: str) -> None:
         result = CliRunner().invoke(app, ["top", "--url", url])
@@ -505,17 +523,9 @@ class TestCommand:
         about = {"about": "group", "cluster": CLUSTER, "group": "other", "severity": "error"}
         known = {**about, "muted": False, "acknowledged_ms": None, "acknowledged_by": ""}
 
-        async def with_alerts(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope.get("path") == "/api/v1/alerts/incidents":
-                await JSONResponse({"incidents": [known]})(scope, receive, send)
-            else:
-                await application(scope, receive, send)
+        shown = top_beside(application, [known], width=140)
 
-        with served(with_alerts) as server:
-            url = f"http://127.0.0.1:{server.port}"
-            result = CliRunner().invoke(app, ["top", "--url", url], env={"COLUMNS": "140"})
-
-        broken, other, good = result.stdout.splitlines()[1:4]
+        broken, other, good = shown.splitlines()[1:4]
         assert ["broken" in broken, "other" in other, "good" in good] == [True] * 3
         assert "open incident" in other
         assert "open incident" not in broken + good
@@ -530,17 +540,9 @@ class TestCommand:
             for group, since_ms in began.items()
         ]
 
-        async def with_alerts(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope.get("path") == "/api/v1/alerts/incidents":
-                await JSONResponse({"incidents": known})(scope, receive, send)
-            else:
-                await application(scope, receive, send)
+        shown = top_beside(application, known, width=160)
 
-        with served(with_alerts) as server:
-            url = f"http://127.0.0.1:{server.port}"
-            result = CliRunner().invoke(app, ["top", "--url", url], env={"COLUMNS": "160"})
-
-        broken, good, other = result.stdout.splitlines()[1:4]
+        broken, good, other = shown.splitlines()[1:4]
         assert " 2 h " in broken
         assert "good" in good
         assert " 3 h " not in good, "it is not in trouble now"
@@ -558,17 +560,9 @@ class TestCommand:
             known("other", muted=True, acknowledged_ms=1),
         ]
 
-        async def with_alerts(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope.get("path") == "/api/v1/alerts/incidents":
-                await JSONResponse({"incidents": handled})(scope, receive, send)
-            else:
-                await application(scope, receive, send)
+        shown = top_beside(application, handled, width=160)
 
-        with served(with_alerts) as server:
-            url = f"http://127.0.0.1:{server.port}"
-            result = CliRunner().invoke(app, ["top", "--url", url], env={"COLUMNS": "160"})
-
-        broken, other, good = result.stdout.splitlines()[1:4]
+        broken, other, good = shown.splitlines()[1:4]
         assert "no members, acknowledged by ann" in broken
         assert "open incident, muted, acknowledged " in other
         assert "acknowledged" not in good
