@@ -40,7 +40,7 @@ def _asked_since(served: Served, at_s: float) -> bool:
     return age_s is not None and age_s < time.monotonic() - at_s
 
 
-@pytest.mark.thorough  # a rolling restart of three, and test_healthy_groups
+@pytest.mark.thorough
 def test_a_broker_of_three_that_dies_makes_no_false_verdict(three_brokers: EmbeddedKafka) -> None:
     kafka = three_brokers
     topic, group = create_topic(kafka, "replicated", partitions=6), unique("healthy")
@@ -192,7 +192,7 @@ def _unseen(served: Served) -> list[str]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.thorough
+@pytest.mark.thorough  # the rolling restart of three, and test_healthy_groups
 def test_restarts_of_a_single_broker_leave_service_verdicts_and_windows_whole(
     own_kafka: EmbeddedKafka,
 ) -> None:
