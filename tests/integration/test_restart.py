@@ -176,11 +176,7 @@ def test_verdicts_survive_a_kill_a_stop_and_the_death_of_a_collector(
                     (collector,) = psutil.Process(served.pid).children()
                     collector.kill()
                     eventually(partial(_restarted_once, served), "a new collector")
-                    # a healthy group may be "warming up" for a moment: known, and no page
-                    warming = scene.expected() | {scene.up: ("UNKNOWN", "warming_up")}
-                    seen = _seen_for(scene, served, 5)
-                    assert scene.expected() in seen
-                    assert [each for each in seen if each not in (scene.expected(), warming)] == []
+                    assert _seen_for(scene, served, 5) == [scene.expected()]
                     scene.saved()
 
             assert len(receiver.notices) == 2
