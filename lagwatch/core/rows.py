@@ -217,16 +217,18 @@ def uninterrupted_ms(
     until_ms: Int64,
     *absence: Int64,
     rejoin_ms: int = _REJOIN_MS,
+    left_ms: Int64 | None = None,
     without: Unwatched | None = None,
 ) -> Int64:
     """How long between two instants Kafka was there, and groups could read; 0: never.
 
     The longest stretch, or several together without the time that groups may take to come back
-    after each absence between them: at most `rejoin_ms`, and less after a short one. What was
-    before the last three absences is forgotten. A broker that comes and goes thus never makes a
-    silence longer than it was. Time within `without` is not counted.
+    after each absence between them: at most `rejoin_ms`, and less after a short one. Who went at
+    `left_ms` and has not come back since has used up that time from then on. What was before the
+    last three absences is forgotten. A broker that comes and goes thus never makes a silence
+    longer than it was. Time within `without` is not counted.
     """
-    best, run = _before(since_ms, absence, rejoin_ms, without)
+    best, run = _before(since_ms, absence, _Rejoin(rejoin_ms, left_ms), without)
     after_ms = until_ms - np.maximum(since_ms, absence[1])
     longest_ms: Int64 = np.maximum(np.maximum(best, run + after_ms), 0)
     return longest_ms
@@ -237,19 +239,35 @@ def longer_from_ms(
     than_ms: Int64 | int,
     *absence: Int64,
     rejoin_ms: int = _REJOIN_MS,
+    left_ms: Int64 | None = None,
     without: Unwatched | None = None,
 ) -> Int64:
     """From when on `uninterrupted_ms` since an instant is longer than this.
 
     Far in the past where it was so before the last absence.
     """
-    best, run = _before(since_ms, absence, rejoin_ms, without)
+    best, run = _before(since_ms, absence, _Rejoin(rejoin_ms, left_ms), without)
     from_ms = np.maximum(since_ms, absence[1]) - run + than_ms + 1
     return np.where(best > than_ms, _LONG_AGO_MS, from_ms)
 
 
+class _Rejoin(NamedTuple):
+    """How long groups may take to come back after an absence."""
+
+    at_most_ms: int
+    left_ms: Int64 | None
+    """Since when there is nobody to come back; later than every instant: there is somebody."""
+
+    def after_ms(self, away_ms: Int64, back_ms: Int64) -> Int64:
+        grace_ms = np.minimum(_SHORT_REJOIN_MS + 4 * (back_ms - away_ms), self.at_most_ms)
+        if self.left_ms is None:
+            return grace_ms
+        used_ms = np.maximum(away_ms - self.left_ms, 0)
+        return np.maximum(grace_ms - used_ms, 0)
+
+
 def _before(
-    since_ms: Int64, absence: Absence, rejoin_ms: int, without: Unwatched | None
+    since_ms: Int64, absence: Absence, rejoin: _Rejoin, without: Unwatched | None
 ) -> tuple[Int64, Int64]:
     """Of the time since an instant and before the last absence, what counts, see above.
 
@@ -262,7 +280,7 @@ def _before(
         if (since_ms < back_ms).any():
             run = run + np.maximum(away_ms - np.maximum(since_ms, there_ms), 0)
             best = np.maximum(best, run)
-            grace_ms = np.minimum(_SHORT_REJOIN_MS + 4 * (back_ms - away_ms), rejoin_ms)
+            grace_ms = rejoin.after_ms(away_ms, back_ms)
             run = np.where(since_ms < back_ms, np.maximum(run - grace_ms, 0), 0)
         there_ms = back_ms
     if without is not None:
@@ -520,19 +538,28 @@ class Around:
         """Mask of those of them that were seen without a member before."""
         return self.held(row) & self.pace.seen_without[row]
 
-    def counted_ms(self, since_ms: Int64, now_ms: Int64, absences: "Sequence[Absence]") -> Int64:
+    def gone_ms(self, row: Slots) -> Int64:
+        """Since when no member has held each row's partition; `NEVER_MS` where one does."""
+        left_s = self.pace.left_s[row].astype(np.int64)
+        return np.where(left_s > 0, left_s * 1000 - self.skew_ms, NEVER_MS)
+
+    def counted_ms(
+        self, row: Slots, since_ms: Int64, now_ms: Int64, absences: "Sequence[Absence]"
+    ) -> Int64:
         """How much of a silence counts, without times in which Kafka or lagwatch was away.
 
         After Kafka was away a group has to find its broker, and rejoin: five minutes for that do
-        not count either, see `uninterrupted_ms`. The time in which lagwatch did not run counts
-        once it has run for five minutes.
+        not count either, see `uninterrupted_ms`, unless its members had gone long before. The time
+        in which lagwatch did not run counts once it has run for five minutes.
         """
-        rejoin_ms = self.limits.unsure_ms
+        rejoin_ms, left_ms = self.limits.unsure_ms, self.gone_ms(row)
 
         def counted(without: Unwatched | None) -> Int64:
             ends = [since_ms, now_ms]
             stretches = [
-                uninterrupted_ms(*ends, *each, rejoin_ms=rejoin_ms, without=without)
+                uninterrupted_ms(
+                    *ends, *each, rejoin_ms=rejoin_ms, left_ms=left_ms, without=without
+                )
                 for each in absences
             ]
             least: Int64 = np.minimum.reduce(stretches)
@@ -545,14 +572,21 @@ class Around:
         return np.where(young, counted(left_out), counted(None))
 
     def longer_at_ms(
-        self, since_ms: Int64, than_ms: Int64 | int, absences: "Sequence[Absence]"
+        self, row: Slots, since_ms: Int64, than_ms: Int64 | int, absences: "Sequence[Absence]"
     ) -> Int64:
         """From when on `counted_ms` of a silence that goes on is longer than this."""
-        rejoin_ms = self.limits.unsure_ms
+        rejoin_ms, left_ms = self.limits.unsure_ms, self.gone_ms(row)
 
         def longer(without: Unwatched | None) -> Int64:
             instants = [
-                longer_from_ms(since_ms, than_ms, *each, rejoin_ms=rejoin_ms, without=without)
+                longer_from_ms(
+                    since_ms,
+                    than_ms,
+                    *each,
+                    rejoin_ms=rejoin_ms,
+                    left_ms=left_ms,
+                    without=without,
+                )
                 for each in absences
             ]
             last: Int64 = np.maximum.reduce(instants)
@@ -795,7 +829,7 @@ class Rows:
     @cached_property
     def quiet_ms(self) -> Int64:
         """The part of that silence that counts, see `Around.counted_ms`."""
-        return self.around.counted_ms(self._counted_since_ms, self.now_ms, self._absences)
+        return self.around.counted_ms(self.row, self._counted_since_ms, self.now_ms, self._absences)
 
     def quiet_longer(self, than_ms: Int64 | int) -> Bools:
         """Mask of rows with `quiet_ms` longer than this."""
@@ -803,7 +837,7 @@ class Rows:
 
     def _longer_at_ms(self, than_ms: Int64 | int) -> Int64:
         """From when on that is so, if the row stays quiet."""
-        return self.around.longer_at_ms(self._counted_since_ms, than_ms, self._absences)
+        return self.around.longer_at_ms(self.row, self._counted_since_ms, than_ms, self._absences)
 
     def there_for_ms(self, since_ms: Int64, than_ms: int) -> Int64:
         """When the partition has been there for longer than this since an instant.

@@ -657,13 +657,15 @@ class TestUninterrupted:
         length=st.integers(0, 1_000_000),
         absences=st.lists(st.tuples(st.integers(1, 900_000), st.integers(1, 400_000)), max_size=6),
         rejoin=st.integers(0, 400_000),
+        left=st.integers(0, 3_000_000),
     )
     def test_the_best_run_of_times_with_kafka_counts_with_the_time_to_rejoin_taken_off(
-        self, since, length, absences, rejoin
+        self, since, length, absences, rejoin, left
     ) -> None:
         at, there = 0, []
         for known, absent in absences:
-            there.append((at, at + known, min(rejoin, 60_000 + 4 * absent)))
+            used = max(at + known - left, 0)
+            there.append((at, at + known, max(min(rejoin, 60_000 + 4 * absent) - used, 0)))
             at += known + absent
         until = max(at, since) + length
         # three absences are remembered, and so four times with Kafka
@@ -677,7 +679,8 @@ class TestUninterrupted:
         ]
 
         columns = [np.array([each]) for each in (since, until)]
-        found = uninterrupted_ms(*columns, *self.remembered(absences), rejoin_ms=rejoin)
+        absence, left_ms = self.remembered(absences), np.array([left])
+        found = uninterrupted_ms(*columns, *absence, rejoin_ms=rejoin, left_ms=left_ms)
 
         assert found[0] == max(sums)
 
