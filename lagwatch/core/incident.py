@@ -222,7 +222,8 @@ class Incident:
     error_ms: EpochMs | None = None
     """When the ERROR began, if it was a WARNING before; None: it is none, or always was one."""
     worse_ms: EpochMs | None = None
-    """When the worse kind of trouble began that its notices name, if it had begun before that."""
+    """When that began which its notices name, if the incident had begun before it: a worse kind of
+    trouble, or the trouble after a while without."""
     notified: GroupStatus | None = None
     """Severity of the last notice; None: no notice was sent."""
     notified_ms: EpochMs | None = None
@@ -513,7 +514,10 @@ def _severity_moved(
     severity = graded.severity
     if severity is None or severity == incident.severity:
         if state.good_since_ms is not None or state.other is not None:
-            state = replace(state, good_since_ms=None, other=None, other_since_ms=None)
+            incident = _begun_again(incident, graded, now_ms)
+            state = replace(
+                state, incident=incident, good_since_ms=None, other=None, other_since_ms=None
+            )
         return state, Act.NONE
     rising = severity > incident.severity
     since_ms = state.other_since_ms if state.other is severity else None
@@ -532,6 +536,12 @@ def _severity_moved(
     )
     state = replace(state, incident=moved, good_since_ms=None, other=None, other_since_ms=None)
     return state, Act.ESCALATE if rising else Act.DE_ESCALATE
+
+
+def _begun_again(incident: Incident, graded: Graded, now_ms: EpochMs) -> Incident:
+    """An incident that is as severe again as it is, and was better for a while."""
+    since_ms = now_ms if graded.since_ms is None else min(graded.since_ms, now_ms)
+    return replace(incident, worse_ms=since_ms) if since_ms > incident.named_ms else incident
 
 
 def _kinds_seen(state: State, kinds: Kinds, now_ms: EpochMs) -> State:

@@ -259,11 +259,11 @@ class _Rejoin(NamedTuple):
     """Since when there is nobody to come back; later than every instant: there is somebody."""
 
     def after_ms(self, away_ms: Int64, back_ms: Int64) -> Int64:
-        grace_ms = np.minimum(_SHORT_REJOIN_MS + 4 * (back_ms - away_ms), self.at_most_ms)
-        if self.left_ms is None:
-            return grace_ms
-        used_ms = np.maximum(away_ms - self.left_ms, 0)
-        return np.maximum(grace_ms - used_ms, 0)
+        grace_ms: Int64 = np.minimum(_SHORT_REJOIN_MS + 4 * (back_ms - away_ms), self.at_most_ms)
+        if self.left_ms is not None:
+            used_ms = np.maximum(away_ms - self.left_ms, 0)
+            grace_ms = np.maximum(grace_ms - used_ms, 0)
+        return grace_ms
 
 
 def _before(

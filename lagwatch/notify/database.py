@@ -125,7 +125,8 @@ _ADDED_TO_INCIDENTS: Final = (
 """Columns that it leaves alone, too. `held_ms`: since when the end is held back by a mute;
 `commit_ms`, `alive_ms`: the last signs of life of the group when the incident was written; `bad`:
 when each of its partitions was last seen bad; `lost`: messages lost, as the last notice says;
-`error_ms`, `worse_ms`: when it became an ERROR, and of a worse kind, if it was neither at first."""
+`error_ms`, `worse_ms`: when it became an ERROR, and of a worse kind, if it was neither at first;
+`worse_ms` also: when it began again after a while without trouble."""
 
 _OLD_TABLES: Final = ("incidents", "transitions", "messages", "notices", "mutes")
 

@@ -183,6 +183,7 @@ def figures_json(snapshot: ClusterSnapshot, group: str) -> dict[str, Any] | None
         "at_ms": int(snapshot.at_ms),
         "total_lag": int(columns.total_lag[number]) if known else None,
         "readable_lag": int(columns.readable_lag[number]) if known else None,
+        "unknown_partitions": int(columns.unknown[number]),
         "time_lag_s": None if late_ms < 0 else late_ms / 1000,
         "time_lag_bound": bound.value,
         "lost": lost,

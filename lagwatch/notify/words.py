@@ -138,8 +138,8 @@ def _ending(notice: Notice) -> str:
         parts.append(gone)
     left = notice.verdict.get("readable_lag")
     left = notice.verdict.get("total_lag") if left is None else left
-    if end_word(notice) in HEALED and isinstance(left, int) and left:
-        parts.append(f"{counted(left, 'message')} left to read{_as_of(notice)}")
+    if end_word(notice) in HEALED and left:
+        parts.append(f"{_messages(left, notice.verdict)} left to read{_as_of(notice)}")
     if grows_per_s := notice.verdict.get("lag_grows_per_s"):
         parts.append(f"still behind: its lag grows by {per_second(grows_per_s)}")
     if not_read := notice.verdict.get("not_read"):
@@ -302,23 +302,40 @@ def _behind(verdict: Mapping[str, Any]) -> Iterator[str]:
     lost, readable = verdict.get("lost"), verdict.get("readable_lag")
     if lost and isinstance(readable, int):  # of the rest of the lag nothing is left to read
         lag = readable
-    beyond = 0 if lag else _beyond_log_end(verdict)
+    beyond = _beyond_log_end(verdict)
+    messages = _messages(lag, verdict)
+    if lag or not beyond:
+        yield f"{messages} behind" if messages else "lag unknown"
     if beyond:
-        yield f"{counted(beyond, 'message')} beyond the log end"
-    else:
-        yield f"{counted(lag, 'message')} behind" if isinstance(lag, int) else "lag unknown"
+        yield beyond
     if verdict.get("time_lag_s"):
         yield f"{bounded(verdict['time_lag_s'], verdict.get('time_lag_bound', ''))} in time"
 
 
-def _beyond_log_end(verdict: Mapping[str, Any]) -> int:
-    """By how many messages the partition that is worst is ahead; 0: none is."""
-    numbers = (
+def _messages(lag: object, verdict: Mapping[str, Any]) -> str:
+    """`1,204 messages`, `at least …` where the lag of some partitions is unknown; "": of all."""
+    unknown = bool(verdict.get("unknown_partitions"))
+    if not isinstance(lag, int) or (unknown and not lag):
+        return ""
+    return f"{'at least ' if unknown else ''}{counted(lag, 'message')}"
+
+
+def _beyond_log_end(verdict: Mapping[str, Any]) -> str:
+    """By how many messages the committed offsets are ahead of their log ends, in all; "": none is.
+
+    `450 messages beyond the log end`, `903 messages beyond 3 log ends`.
+    """
+    numbers = [
         partition.get("evidence", {})
         for partition in verdict.get("partitions", ())
         if partition.get("rule") == Rule.AHEAD_OF_LOG_END.word
-    )
-    return max((each["committed_offset"] - each["log_end_offset"] for each in numbers), default=0)
+    ]
+    if not numbers:
+        return ""
+    beyond = sum(each["committed_offset"] - each["log_end_offset"] for each in numbers)
+    ends = "the log end" if len(numbers) == 1 else f"{len(numbers)} log ends"
+    at_least = "at least " if verdict.get("partitions_left_out") else ""
+    return f"{at_least}{counted(beyond, 'message')} beyond {ends}"
 
 
 def _lost(verdict: Mapping[str, Any]) -> str:
@@ -437,11 +454,9 @@ def left_to_read(verdict: Mapping[str, Any]) -> str:
     lag = verdict.get("total_lag")
     if verdict.get("status") == "NOTFOUND":
         return ""
-    if not isinstance(lag, int):
+    if not (messages := _messages(lag, verdict)):
         return "How much is left to read is unknown."
-    if not lag:
-        return "Nothing is left to read."
-    return f"Left to read: {counted(lag, 'message')}."
+    return f"Left to read: {messages}." if lag else "Nothing is left to read."
 
 
 def per_second(messages: float) -> str:
@@ -674,7 +689,7 @@ def _healed(verdict: Mapping[str, Any]) -> str:
     catches_up_s = verdict.get("catch_up_s") or 0.0
     if lag and (late_s is None or max(late_s, catches_up_s) >= _SOON_S):
         return f"{better}, but has not read all yet"
-    return "The group keeps up again"
+    return better if verdict.get("unknown_partitions") else "The group keeps up again"
 
 
 _ENDS: Final[Mapping[str, str]] = {

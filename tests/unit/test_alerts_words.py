@@ -301,9 +301,45 @@ def test_a_group_beyond_the_log_end_is_not_said_to_be_0_messages_behind() -> Non
 
     assert "400 messages beyond the log end" in headline(notice)
     assert "0 messages behind" not in text(notice)
-    assert "12 messages behind" in headline(
-        replace(notice, verdict={**notice.verdict, "total_lag": 12})
-    )
+    both = replace(notice, verdict={**notice.verdict, "total_lag": 12})
+    assert "12 messages behind, 400 messages beyond the log end" in headline(both)
+
+
+def test_what_is_beyond_several_log_ends_is_their_sum() -> None:
+    ahead = [
+        {
+            **STOPPED.verdict["partitions"][0],
+            "rule": "ahead_of_log_end",
+            "evidence": {"committed_offset": 100 + beyond, "log_end_offset": 100},
+        }
+        for beyond in (450, 453)
+    ]
+    verdict = {**STOPPED.verdict, "total_lag": 0, "unknown_partitions": 2, "partitions": ahead}
+
+    left_out = {**verdict, "partitions_left_out": 3}
+
+    assert "903 messages beyond 2 log ends" in headline(replace(STOPPED, verdict=verdict))
+    assert "at least 903 messages beyond" in headline(replace(STOPPED, verdict=left_out))
+
+
+def test_a_lag_of_which_a_part_is_unknown_is_a_lower_bound() -> None:
+    partly = {**STOPPED.verdict, "total_lag": 50, "unknown_partitions": 1}
+    nothing = {**partly, "total_lag": 0}
+
+    assert ", at least 50 messages behind," in headline(replace(STOPPED, verdict=partly))
+    assert "lag unknown" in headline(replace(STOPPED, verdict=nothing))
+
+
+@pytest.mark.parametrize(
+    ("lag", "left"),
+    [(50, "at least 50 messages"), (0, "How much is left to read is unknown")],
+)
+def test_what_is_left_to_read_is_a_lower_bound_where_a_part_is_unknown(lag, left) -> None:
+    verdict = {**STOPPED.verdict, "status": "OK", "total_lag": lag, "unknown_partitions": 1}
+    closed = replace(STOPPED, event=NoticeEvent.CLOSE, reason="healed", verdict=verdict)
+
+    assert left in text(closed)
+    assert "keeps up again" not in text(closed)
 
 
 def test_what_is_unknown_now_says_so() -> None:

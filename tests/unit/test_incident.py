@@ -342,6 +342,34 @@ class TestKinds:
         assert incident is not None
         assert (incident.as_bad_ms, incident.named_ms) == (rewound_ms, stopped_ms)
 
+    @pytest.mark.parametrize("between", [OK, WARN])
+    def test_trouble_that_comes_again_is_named_since_then_and_the_incident_goes_on(
+        self, between
+    ) -> None:
+        story = Story(Policy(name="p", threshold=WARN, close_for_ms=60_000, remind_ms=60_000))
+        story.sees(replace(bad_by(Rule.STOPPED), since_ms=EpochMs(900_000)))
+        began = story.state.incident
+        story.sees(grade_as_is(between), 20)
+
+        story.sees(replace(bad_by(Rule.STOPPED), since_ms=EpochMs(1_015_000)), 20)
+
+        incident = story.state.incident
+        assert began is not None
+        assert incident is not None
+        assert began.named_ms == incident.since_ms == incident.as_bad_ms == 900_000
+        assert incident.named_ms == 1_015_000
+        assert story.heard == [NoticeEvent.OPEN]
+
+    def test_trouble_that_was_not_seen_for_a_moment_began_when_it_did(self) -> None:
+        story = Story(Policy(name="p", threshold=WARN, close_for_ms=60_000))
+        story.sees(replace(bad_by(Rule.STOPPED), since_ms=EpochMs(900_000)))
+        story.sees(OK, 20)
+
+        story.sees(replace(bad_by(Rule.STOPPED), since_ms=EpochMs(900_000)), 20)
+
+        assert story.state.incident is not None
+        assert story.state.incident.named_ms == 900_000
+
     def test_a_loss_that_has_doubled_since_the_last_notice_is_sent_and_at_most_once_a_minute(
         self,
     ) -> None:
