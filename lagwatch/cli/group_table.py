@@ -194,7 +194,7 @@ def _below(line: Line, width: int, below: frozenset[str]) -> Sequence[str]:
     if cause and below & _GOING:
         said += outlook(line)
     if line.unknown_because:
-        said.append(f"unknown: {line.unknown_because}")
+        said.append(line.unknown_because)
     if line.quiet:
         said.append(line.quiet)
     return wrap("; ".join(said), width, initial_indent=_INDENT, subsequent_indent=_INDENT)
@@ -256,7 +256,7 @@ def _piped(lines: Sequence[Line], rows: Sequence[Mapping[str, Text]], shown: Seq
 
 def _whole(line: Line) -> str:
     """The cause, and why it is unknown: there is room for both."""
-    return ": ".join(filter(None, (_cause(line), line.unknown_because)))
+    return "; ".join(filter(None, (_cause(line), line.unknown_because)))
 
 
 def _named(title: str, lines: Sequence[Line]) -> str:

@@ -22,6 +22,7 @@ from lagwatch.core.model import (
     PartitionVerdict,
     Rule,
     UnknownReason,
+    WindowEntry,
 )
 from lagwatch.core.record import EventName
 from lagwatch.core.words import Evidence, client, fill
@@ -204,8 +205,9 @@ def _committed_beyond_end(case: Case, worst: PartitionVerdict) -> Evidence | Non
     start, end = worst.start, worst.end
     if worst.rule is not Rule.AHEAD_OF_LOG_END or start is None or end is None:
         return None
-    recreated = case.last(EventName.TOPIC_RECREATED, topic=worst.topic) is not None
-    if recreated or not isinstance(log_end, int) or not start.offset <= log_end < end.offset:
+    event = case.last(EventName.TOPIC_RECREATED, topic=worst.topic)
+    of_old_log = event is not None and _was_there(case, event, start)
+    if of_old_log or not isinstance(log_end, int) or not start.offset <= log_end < end.offset:
         return None
     return {
         "offset_before": start.offset,
@@ -227,10 +229,33 @@ def _topic_recreated(case: Case, worst: PartitionVerdict) -> Evidence | None:
         "committed_offset": worst.evidence.get("committed_offset"),
         "log_end_offset": worst.evidence.get("log_end_offset"),
         "recreated_ago_ms": None if event is None else case.age_ms(event),
-        "seen": "was not seen: a wrong offset may have been committed instead"
-        if event is None
-        else "was seen",
+        "seen": _new_topic(case, event, worst),
     }
+
+
+def _new_topic(case: Case, event: Event | None, worst: PartitionVerdict) -> str:
+    if event is None:
+        return (
+            "was not seen since the group has been watched: a wrong offset may have been committed "
+            "instead"
+        )
+    if _was_there(case, event, worst.end):
+        return "was seen"
+    return (
+        "was seen, and the offset was committed after that: by a consumer that went on from where "
+        "it was, or a wrong one"
+    )
+
+
+def _was_there(case: Case, event: Event, commit: WindowEntry | None) -> bool:
+    """True if this was committed before an event."""
+    return commit is None or commit.commit_ms + case.skew_ms <= event.at_ms
+
+
+def _new_topic_proved(case: Case, worst: PartitionVerdict) -> bool:
+    event = case.last(EventName.TOPIC_RECREATED, topic=worst.topic)
+    beyond = worst.rule is Rule.AHEAD_OF_LOG_END
+    return event is not None and beyond and _was_there(case, event, worst.end)
 
 
 def _surely_lost(_: Case, worst: PartitionVerdict) -> bool:
@@ -800,7 +825,7 @@ CAUSES: Final[Sequence[CauseRow]] = (
         cause=CauseName.COMMITTED_BEYOND_END,
         meaning=(
             "The committed offset is beyond the log end, an earlier one of its window is not, and "
-            "the topic was not seen to be made anew."
+            "the topic was not seen to be made anew after that one."
         ),
         find=_committed_beyond_end,
         sentence=(
@@ -839,11 +864,11 @@ CAUSES: Final[Sequence[CauseRow]] = (
             ),
         ),
         to_do_of={Rule.AHEAD_OF_LOG_END: first_steps.BEYOND_END},
-        proved=lambda case, worst: (
-            case.last(EventName.TOPIC_RECREATED, topic=worst.topic) is not None
-            and worst.rule is Rule.AHEAD_OF_LOG_END
+        proved=_new_topic_proved,
+        certain_when=(
+            "the topic's id was seen to change after the offset was committed that is beyond the "
+            "log end"
         ),
-        certain_when="the topic's id was seen to change and the offset is beyond the log end",
     ),
     CauseRow(
         cause=CauseName.RECORDS_LOST,

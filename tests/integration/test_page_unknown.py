@@ -61,7 +61,7 @@ def test_the_list_says_why_partitions_of_a_group_are_unknown(
     )
     assert dict(zip(names, notes, strict=True)) == {
         "new": "30 messages to read and 1 commit seen so far: too little to judge",
-        "partly": f"1 of 3 partitions: {_HIDDEN}",
+        "partly": f"1 of 3 partitions unknown: {_HIDDEN}",
         "seen": "",
         "wholly": _HIDDEN,
     }

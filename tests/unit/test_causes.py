@@ -56,6 +56,8 @@ class Part:
     why_unknown: UnknownReason | None = None
 
     def verdict(self, number: int) -> PartitionVerdict:
+        committed_ms = NOW_MS - round(self.committed_ago_s * 1000)
+        first_lag = None if self.lag is None else self.lag - self.rose_by
         return partition_verdict(
             topic=self.topic,
             partition=number,
@@ -68,8 +70,8 @@ class Part:
             current_lag=self.lag,
             lost=self.lost,
             lost_unacknowledged=self.lost,
-            start=entry(100, lag=None if self.lag is None else self.lag - self.rose_by),
-            end=entry(self.offset, lag=self.lag, at_ms=NOW_MS - round(self.committed_ago_s * 1000)),
+            start=entry(100, lag=first_lag, at_ms=committed_ms - 300_000),
+            end=entry(self.offset, lag=self.lag, at_ms=committed_ms),
             unknown_reason=self.why_unknown,
         )
 
@@ -237,6 +239,27 @@ NAMED: Final[dict[str, tuple[Case, CauseName, Certainty]]] = {
         ),
         CauseName.TOPIC_RECREATED,
         CERTAIN,
+    ),
+    "an offset beyond the log end was committed after the topic was made anew": (
+        told(
+            Part(
+                rule=Rule.AHEAD_OF_LOG_END,
+                offset=900,
+                committed_ago_s=10,
+                evidence=(("committed_offset", 900), ("log_end_offset", 90)),
+            ),
+            events=[event(EventName.TOPIC_RECREATED, topic="orders")],
+        ),
+        CauseName.TOPIC_RECREATED,
+        LIKELY,
+    ),
+    "the same, and an offset before it, which the new log has": (
+        told(
+            Part(rule=Rule.AHEAD_OF_LOG_END, offset=900, committed_ago_s=10, evidence=BEYOND),
+            events=[event(EventName.TOPIC_RECREATED, 3_600, topic="orders")],
+        ),
+        CauseName.COMMITTED_BEYOND_END,
+        LIKELY,
     ),
     "no offset of the window is in the log any more": (
         told(

@@ -281,7 +281,9 @@ class TestView:
 
     @pytest.mark.parametrize("width", [80, 160])
     def test_why_a_group_is_unknown_is_shown_whole_below_it(self, width: int) -> None:
-        because = "1 of 3 partitions: the topic was deleted, or lagwatch may not describe it"
+        because = (
+            "1 of 3 partitions unknown: the topic was deleted, or lagwatch may not describe it"
+        )
         lines = tuple(
             line(f"dark-{number:02}", lag=5, unknown=1, unknown_because=because)
             for number in range(20)
@@ -292,7 +294,7 @@ class TestView:
             drawn(seen, pressed(TopView(), key), width=width, height=16) for key in ("home", "end")
         )
 
-        assert f"unknown: {because}" in " ".join(first.split())
+        assert because in " ".join(first.split())
         assert "dark-19" in last
         assert [len(each.splitlines()) for each in (first, last)] == [16, 16]
         assert max(len(each) for each in first.splitlines()) <= width

@@ -176,7 +176,7 @@ class TestRoutes:
         found = unknown_because(queries, CLUSTER, ["a", "b", "nobody"])
 
         hidden = "the topic was deleted, or lagwatch may not describe it"
-        assert found == {"a": f"1 of 2 partitions: {hidden}"}
+        assert found == {"a": f"1 of 2 partitions unknown: {hidden}"}
 
     def test_causes_are_looked_for_as_long_as_partitions_fit(self) -> None:
         fleet = Fleet(["a", "b"], ShiftedClock())

@@ -20,7 +20,7 @@ from lagwatch.core.forecast import GroupOutlook
 from lagwatch.core.model import GroupStatus, PartitionVerdict, Rule
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.trail import STEP_MS, Trail
-from lagwatch.core.words import duration, spoken
+from lagwatch.core.words import counted, duration, spoken
 from lagwatch.errors import NotFoundError
 from lagwatch.ports.alerts import AlertsView
 from lagwatch.ports.queries import Partitions, Queries
@@ -192,14 +192,18 @@ def speeds_and_causes(
 def unknown_because(
     queries: Queries, cluster: str, groups: Sequence[str], most_partitions: int = MOST_PARTITIONS
 ) -> dict[str, str]:
-    """Why partitions of these groups are unknown, by group; of several reasons the commonest."""
+    """Why partitions of these groups are unknown, by group; of several reasons the commonest.
+
+    `1 of 3 partitions unknown: …` where others are known: it stands beside what is wrong with them.
+    """
     found: dict[str, str] = {}
     for group in smallest(_not_known(newest(queries, cluster), groups), most_partitions):
         with suppress(NotFoundError):
-            partitions = queries.verdict(cluster, group, Partitions.COMMITTED).partitions
+            verdict = queries.verdict(cluster, group, Partitions.COMMITTED)
+            partitions = verdict.partitions
             reasons = Counter(sentence(each).text for each in partitions if is_unknown(each))
             for text, number in reasons.most_common(1):
-                of = f"{number:,} of {len(partitions):,} partitions: "
+                of = f"{number:,} of {counted(verdict.partition_count, 'partition')} unknown: "
                 found[group] = text if number == len(partitions) else of + text
     return found
 
