@@ -302,19 +302,42 @@ class TestUse:
             ["pay-client2", 1],
         ]
 
-    def test_a_minute_of_which_half_was_not_recorded_has_no_verdict_in_the_strip(
+    def test_the_strip_is_unknown_where_a_quarter_or_more_was_not_recorded(
         self, browser: Browser, scene: Scene
     ) -> None:
         browser.open(scene.lagwatch.base)
         call = "const { bands } = await import('/ui/past.js');"
         call += "return given[0].map((points) => bands(points.map(([samples, status]) => "
         call += "({ samples, status }))))"
-        outage = [[2, "OK"], [6, "OK"], [2, "OK"], [0, None], [3, "WARN"], [6, "OK"], [1, "OK"]]
-        raw = [[None, "OK"], [None, "ERR"], [None, "OK"]]
+        outage = [[2, "OK"], [12, "OK"], [2, "OK"], [0, None], [9, "WARN"], [12, "OK"], [1, "OK"]]
+        short = [[12, "OK"], [12, "OK"], [6, "OK"], [9, "OK"], [12, "ERR"], [11, "ERR"]]
+        slower = [[2, "OK"], [2, "OK"], [2, "OK"], [12, "OK"], [12, "OK"]]
 
-        found = browser.run(call, [outage, raw])
+        found = browser.run(call, [outage, short, slower])
 
-        assert found == [["OK", "OK", "UNKNOWN", None, "WARN", "OK", "OK"], ["OK", "ERR", "OK"]]
+        unknown = "UNKNOWN"
+        assert found == [
+            ["OK", "OK", unknown, unknown, "WARN", "OK", "OK"],
+            ["OK", "OK", unknown, "OK", "ERR", "ERR"],
+            ["OK", unknown, unknown, "OK", "OK"],
+        ]
+
+    def test_a_second_between_two_samples_is_no_hole_and_a_minute_without_any_is_one(
+        self, browser: Browser, scene: Scene
+    ) -> None:
+        browser.open(scene.lagwatch.base)
+        call = "const { bands, betweenSamples } = await import('/ui/past.js');"
+        call += "const points = given[0].map((status) => ({ status, samples: status ? 1 : 0 }));"
+        call += "return [bands(points), betweenSamples(points)]"
+        # a point a second, a sample each five seconds, and 45 s without
+        seconds = [*["OK", *[None] * 4] * 4, "ERR", *[None] * 44, *["ERR", *[None] * 4] * 4, "OK"]
+
+        verdicts, between = browser.run(call, seconds)
+
+        hole = slice(21, 65)
+        assert verdicts == [*["OK"] * 20, "ERR", *["UNKNOWN"] * 44, *["ERR"] * 20, "OK"]
+        assert between[:20] == [False, True, True, True, True] * 4
+        assert between[hole] == [False] * 44
 
     def test_a_prefix_is_a_heading_only_where_groups_share_it(
         self, browser: Browser, scene: Scene
@@ -397,6 +420,12 @@ class TestUse:
         browser.drag("#g-past .u-over", 200)
         eventually(lambda: "range=own" in browser.url, "the address has the range")
         selected = browser.run("return document.querySelector('#g-past .u-select').clientWidth")
+        zoomed = browser.url
+        browser.back()
+        eventually(lambda: "range=own" not in browser.url, "back is to the range before")
+        assert "group=" in browser.url
+        browser.open(zoomed)
+        eventually(lambda: bool(browser.texts("#unzoom")), "the page is there again")
         browser.click("#unzoom")
 
         eventually(lambda: "range=own" not in browser.url, "the whole range is back")

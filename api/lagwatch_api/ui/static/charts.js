@@ -35,7 +35,7 @@ export class Chart {
   }
 
   /**
-   * data: [times in s, values …]; null is a gap. `bands`: the status from each time on, a strip below;
+   * data: [times in s, values …]; null is a gap, undefined none. `bands`: the status from each time on, a strip below;
    * `marks`: [{ at, strong }], lines.
    */
   show(data, around = {}) {
@@ -102,7 +102,6 @@ export class Chart {
     const x = (at) => Math.min(bbox.left + bbox.width, Math.max(bbox.left, plot.valToPos(at, "x", true)));
     ctx.save();
     bands.forEach((status, index) => {
-      if (status === null) return;
       ctx.fillStyle = colour(`--${LEVELS[status] ?? "unknown"}`);
       const [begin, end] = [x(times[index]), x(times[index + 1] ?? times[index])];
       ctx.fillRect(begin, bbox.top + bbox.height - STRIP, Math.max(1, end - begin), STRIP);

@@ -12,6 +12,9 @@ const WIDER = "7d"; // looked at by itself when the usual range is empty
 const PAGE = 1000; // events
 const MOST_PAGES = 5;
 const LISTED = 30;
+const NEAR = 2; // points that say how many samples are usual
+const ENOUGH = 4; // samples of a point: of fewer one may be late
+const LATE = 3; // a sample may come so many times as late as usual
 const $ = (id) => document.getElementById(id);
 
 const EVENTS = {
@@ -133,11 +136,12 @@ export class Past {
     if (!points.length) this.clear();
     else {
       const marks = events.filter((event) => event.event !== "group_status");
+      const empty = betweenSamples(points).map((is) => (is ? undefined : null)); // the line goes on, or ends
       this.#chart.show(
         [
           points.map((point) => point.at_ms / 1000),
-          points.map((point) => point.lag_max ?? point.total_lag ?? point.lag ?? null),
-          points.map((point) => point.time_lag_max_s ?? point.time_lag_s ?? null),
+          points.map((point, nth) => point.lag_max ?? point.total_lag ?? point.lag ?? empty[nth]),
+          points.map((point, nth) => point.time_lag_max_s ?? point.time_lag_s ?? empty[nth]),
         ],
         { bands: bands(points), marks: marks.map((event) => ({ at: event.at_ms / 1000, strong: event.event === "deployment" })) },
       );
@@ -159,13 +163,35 @@ function known(points) {
 }
 
 /**
- * The verdict of each point; of one in which less than half was recorded, that it is not known.
- * The first and the last may have begun before the time that is shown, or go on.
+ * The verdict from each point on; UNKNOWN where nothing was recorded, or more than a quarter is missing.
+ * The first and the last point may have begun before the time that is shown, or go on.
  */
 export function bands(points) {
-  const most = points.reduce((found, { samples }) => Math.max(found, samples ?? 0), 0);
-  const few = ({ samples }, nth) => samples * 2 < most && nth > 0 && nth < points.length - 1;
-  return points.map((point, nth) => (point.status && few(point, nth) ? "UNKNOWN" : (point.status ?? null)));
+  const between = betweenSamples(points);
+  const few = ({ samples }, nth) => {
+    const around = points.slice(Math.max(0, nth - NEAR), nth + NEAR + 1).map((point) => point.samples ?? 0);
+    const usual = Math.max(...around);
+    return usual >= ENOUGH && samples * 4 < usual * 3 && nth > 0 && nth < points.length - 1;
+  };
+  let last = "UNKNOWN";
+  return points.map((point, nth) => {
+    if (!between[nth]) last = point.status && !few(point, nth) ? point.status : "UNKNOWN";
+    return last;
+  });
+}
+
+/** Which points have no sample only because samples are further apart than points. */
+export function betweenSamples(points) {
+  const recorded = points.flatMap(({ status }, nth) => (status ? [nth] : []));
+  const steps = recorded.slice(1).map((nth, place) => nth - recorded[place]).sort((a, b) => a - b);
+  const most = Math.max(1, ...points.map(({ samples }) => samples ?? 0));
+  const usual = (steps[Math.floor(steps.length / 2)] ?? 1) / most; // from sample to sample, in points
+  const found = points.map(() => false);
+  recorded.slice(1).forEach((next, place) => {
+    const before = recorded[place];
+    if (next - before <= 1 + LATE * usual) found.fill(true, before + 1, next);
+  });
+  return found;
 }
 
 function sentenceOf(event) {
@@ -194,5 +220,5 @@ const between = ({ from, to }) => new URLSearchParams({ from: iso(from), to: to 
 
 /** Show only from one instant to another (epoch s). */
 function zoom(from, to) {
-  go({ range: "own", from: wallClock(Math.floor(from) * 1000), to: wallClock(Math.ceil(to) * 1000) }, { replace: true });
+  go({ range: "own", from: wallClock(Math.floor(from) * 1000), to: wallClock(Math.ceil(to) * 1000) });
 }
