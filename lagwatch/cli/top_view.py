@@ -92,7 +92,6 @@ def read(fleet: Mapping[str, Any]) -> LastAnswer:
         f"{cluster['cluster']}: {problem}"
         for cluster in fleet["clusters"]
         for problem in cluster["problems"]
-        if problem not in cluster.get("reason", "")
     ]
     ages = [cluster["age_s"] for cluster in fleet["clusters"] if cluster["age_s"] is not None]
     return LastAnswer(

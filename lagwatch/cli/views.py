@@ -1,11 +1,11 @@
 """What `status` shows of a group: from this process, another lagwatch or a Burrow."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from lagwatch.core.model import GroupInfo, GroupVerdict, PartitionVerdict
-from lagwatch.core.words import Numbers, duration, spoken
+from lagwatch.core.words import Numbers, duration, each_once, spoken
 
 if TYPE_CHECKING:  # numpy takes a while to import
     from lagwatch.core.causes import Cause
@@ -156,7 +156,7 @@ def readiness(
 
     `backlog`: records of the offsets topic that were read, and that there are.
     """
-    found = _each_once(tuple(problems), "" if ready and not stale else reason)
+    found = each_once(tuple(problems), "" if ready and not stale else reason)
     if stale:
         found.insert(0, f"data are {duration(data_age_s)} old: {reason}")
     elif not ready and reason:
@@ -165,20 +165,6 @@ def readiness(
         read, total = backlog
         found = [f"not read to the end yet ({read} of {total} records of the offsets topic)"]
     return ReadinessView(ready=ready, problems=tuple(found))
-
-
-_CONNECTION: Final = "connection: "
-
-
-def _each_once(problems: Sequence[str], reason: str) -> list[str]:
-    """Without what the reason says, and without other parts that name a fault of the connection."""
-    faults = [each.removeprefix(_CONNECTION) for each in problems if each.startswith(_CONNECTION)]
-    return [
-        each
-        for each in problems
-        if each not in reason
-        and (each.startswith(_CONNECTION) or not any(fault in each for fault in faults))
-    ]
 
 
 class StatusSource(Protocol):

@@ -1,7 +1,7 @@
 """Numbers in words, and sentences with numbers in them: the same wherever people read them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import floor
 from typing import Final
 
@@ -32,6 +32,23 @@ def duration(seconds: float) -> str:
                 f"{whole // unit_s} {unit} {rest} {part}" if rest else f"{whole // unit_s} {unit}"
             )
     raise AssertionError("a minute is the smallest unit")
+
+
+_CONNECTION: Final = "connection: "
+
+
+def each_once(problems: Sequence[str], reason: str = "") -> list[str]:
+    """Problems of a cluster's parts without those that `reason` says already.
+
+    Where the connection has a fault, several parts name it: only that of the connection is kept.
+    """
+    faults = [each.removeprefix(_CONNECTION) for each in problems if each.startswith(_CONNECTION)]
+    return [
+        each
+        for each in problems
+        if each not in reason
+        and (each.startswith(_CONNECTION) or not any(fault in each for fault in faults))
+    ]
 
 
 _NONE: Final = "0 s"

@@ -156,7 +156,7 @@ def headings(
     call += "const [found, all] = [given[1], given[2]].map((groups) => groups.map((group) =>"
     call += " ({ trouble: 1, worst: 'OK', ...group })));"
     call += (
-        "return arranged(found, given[0], new Set(), all).map((one) => [one.heading, one.count])"
+        "return arranged(found, given[0], () => false, all).map((one) => [one.heading, one.count])"
     )
     counted: list[list[object]] = browser.run(call, view, found, every)
     return counted
@@ -253,6 +253,9 @@ class TestUse:
         first, *others = browser.texts(".heading:not([hidden])")
         browser.open(f"{scene.lagwatch.base}/?q=storage&view=team")  # teams are searched as well
         eventually(lambda: browser.text("#shown").startswith("1 of "), "the team is found")
+        eventually(lambda: scene.stalled in " ".join(browser.texts(ROW)), "what is found is seen")
+        browser.click(".heading[data-heading='storage']")
+        eventually(lambda: scene.stalled not in " ".join(browser.texts(ROW)), "it folds")
 
         assert first.startswith("storage")
         assert any(text.startswith("(no alert policy names a team) · ") for text in others)

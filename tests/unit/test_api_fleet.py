@@ -19,6 +19,7 @@ from tests.support.api_doubles import (
     GivenQueries,
     GivenSettings,
     RecordingCommands,
+    cluster_health,
     entry,
     group_verdict,
     partition_verdict,
@@ -67,6 +68,21 @@ class TestFleet:
         row = rows_by_group(answer)["one"]
         assert row["members"] is None
         assert row["state"] == "Unknown"
+
+    def test_a_fault_of_the_connection_that_several_parts_meet_is_one_problem(self) -> None:
+        refused = "nothing listens at 127.0.0.1:9092"
+        parts = (f"connection: {refused}", f"topics: listing topics: {refused}")
+        states = [
+            cluster_health("fresh", ready=True, problems=parts, unseen=("groups: not authorized",)),
+            cluster_health("old", ready=False, stale=True, problems=parts, reason=parts[0]),
+        ]
+        queries = GivenQueries({each.cluster: GivenCluster() for each in states}, states)
+
+        fresh, old = ask(app_of(queries), "/api/v1/fleet").json["clusters"]
+
+        assert fresh["problems"] == [parts[0], "groups: not authorized"]
+        assert old["problems"] == []
+        assert old["reason"] == parts[0]
 
     def test_a_cluster_without_groups_is_there(self) -> None:
         queries = GivenQueries({"c1": GivenCluster()})

@@ -25,6 +25,7 @@ from lagwatch.core.model import (
 )
 from lagwatch.core.rules import STATUS_BY_RULE, TABLES
 from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.core.words import each_once
 from lagwatch.errors import NotFoundError
 from lagwatch.ports.alerts import AlertsView
 from lagwatch.ports.queries import ClusterHealth, Partitions, Queries
@@ -309,8 +310,13 @@ def _state(
         "unreachable": health is not None and health.unreachable,
         "since_ms": None if health is None else health.since_ms,
         "began_ms": None if health is None else health.began_ms,
-        "problems": () if health is None else (*health.problems, *health.unseen),
+        "problems": () if health is None else _problems(health),
     }
+
+
+def _problems(health: ClusterHealth) -> list[str]:
+    reason = "" if health.ready and not health.stale else health.reason
+    return each_once((*health.problems, *health.unseen), reason)
 
 
 def _as_of(snapshot: ClusterSnapshot | None) -> int | None:

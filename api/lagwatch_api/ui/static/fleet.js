@@ -48,6 +48,7 @@ export class Fleet {
   #found = 0; // groups that match
   #shown = []; // lines: groups, and headings in a view
   #open = new Set(); // headings
+  #folded = { of: "", headings: new Set() }; // during a search all others are open: what it finds shall be seen
   #subscriptions = new Map(); // cluster → { group: { topics, clients, teams } }
   #subscribedAt = -Infinity;
   #pool = [];
@@ -165,7 +166,9 @@ export class Fleet {
     const view = asked.view in VIEWS ? asked.view : "";
     if (asked.q || needsSubscriptions(view)) this.#subscribe(); // a search finds topics and clients as well
     this.#found = found.length;
-    this.#shown = view ? arranged(found, view, this.#open, this.#all) : found;
+    if (this.#folded.of !== (asked.q ?? "")) this.#folded = { of: asked.q ?? "", headings: new Set() };
+    const isOpen = (heading) => (asked.q ? !this.#folded.headings.has(heading) : this.#open.has(heading));
+    this.#shown = view ? arranged(found, view, isOpen, this.#all) : found;
     if (view === "cluster") this.#shown = [...this.#silent(asked, matches), ...this.#shown];
     this.#sorting(sort, asked.order === "reverse");
     $("table").setAttribute("aria-rowcount", this.#shown.length + 1);
@@ -224,7 +227,8 @@ export class Fleet {
   #toggle(heading) {
     if (heading === undefined) return;
     if (this.#shown.find((entry) => entry.heading === heading)?.outage) return this.#troubles.open();
-    if (!this.#open.delete(heading)) this.#open.add(heading);
+    const chosen = read().q ? this.#folded.headings : this.#open;
+    if (!chosen.delete(heading)) chosen.add(heading);
     this.show();
   }
 

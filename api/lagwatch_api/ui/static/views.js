@@ -34,10 +34,10 @@ export const needsSubscriptions = (view) => ["topic", "client", "team"].includes
 
 /**
  * Headings and, under those that are open, groups in the order given. A heading is
- * { heading, count, bad, unknown, worst, open }; the worst comes first. `all` groups say which prefixes are
- * shared: a search must not change the heading of what it finds.
+ * { heading, count, bad, unknown, worst, open }; the worst comes first. `isOpen` says that of a heading; `all`
+ * groups say which prefixes are shared: a search must not change the heading of what it finds.
  */
-export function arranged(groups, view, open, all) {
+export function arranged(groups, view, isOpen, all) {
   const shared = view === "prefix" ? repeated(all.map(prefix)) : null;
   const found = new Map();
   for (const entry of groups) {
@@ -53,7 +53,7 @@ export function arranged(groups, view, open, all) {
     bad: members.filter((entry) => entry.trouble >= 3).length,
     unknown: members.filter((entry) => entry.status === "UNKNOWN").length,
     worst: members.reduce((worst, entry) => (entry.trouble > worst.trouble ? entry : worst)).worst,
-    open: open.has(heading),
+    open: isOpen(heading),
   }));
   const rank = (section) => Math.max(...[section.members[0].trouble, section.bad ? 3 : 0]);
   const rest = (section) => (section.heading === NONE[view] ? 1 : 0); // after the named ones that are as bad
