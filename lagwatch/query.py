@@ -820,6 +820,8 @@ class _GroupReader:
         rule = row_of(snapshot.rules, _RULES[row.rule])
         has = row.commits > 0
         start, end = (_entry(each, index) if has else None for each in (oldest, newest))
+        if end is not None and rule.rule is Rule.AHEAD_OF_LOG_END:
+            end = replace(end, lag=None)  # it was counted as none when the offset was committed
         seen = _Seen(snapshot, self._moment.windows, row, start, end)
         return PartitionVerdict(
             topic=topic,

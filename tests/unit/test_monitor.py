@@ -1073,6 +1073,7 @@ def test_a_commit_that_stays_ahead_of_the_log_end_is_found(story) -> None:
     assert (verdict.known_lag, verdict.time_lag_s) == (None, None)
     assert [each.unknown_reason for each in verdict.partitions] == [None], "its log end is known"
     assert verdict.time_lag_reason is TimeLagReason.AHEAD_OF_LOG_END
+    assert [each.end and each.end.lag for each in verdict.partitions] == [None]
 
 
 def test_an_old_commit_is_ahead_of_a_log_end_that_was_read_after_the_newest_commits(story) -> None:

@@ -75,7 +75,10 @@ class WindowOffset(TypedDict):
     offset: int
     timestamp: Annotated[int, Field(description="ms; when the group committed")]
     observedAt: Annotated[int, Field(description="ms, whole seconds; when it was read")]
-    lag: Annotated[int | None, Field(description="messages at the commit; null = out of order")]
+    lag: Annotated[
+        int | None,
+        Field(description="messages at the commit; null = out of order, or beyond the log end"),
+    ]
 
 
 PartitionWindow = TypedDict(
