@@ -83,7 +83,9 @@ class Job:
         return self.start_spark()
 
 
-_MASTER: Final = re.compile(r"local(\[[^\]]+\])?|yarn|(spark|k8s|sc|mesos|local-cluster)(://|\[).+")
+_MASTER: Final = re.compile(
+    r"local(\[(\*|\d+)(,\s*\d+)?\])?|yarn|(spark|k8s|sc)://.+|local-cluster\[.+\]"
+)
 
 
 @contextmanager

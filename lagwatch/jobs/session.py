@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from lagwatch.config.jobs import JobsSettings
@@ -46,6 +47,9 @@ _LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "8",
 }
+_YARN: Final = "yarn"
+_YARN_FOLDERS: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+_JAVA_ENDED: Final = "JAVA_GATEWAY_EXITED"
 _SHORT: Final = ("rollup", "report")
 """Jobs whose Java does little: Python computes the roll-ups, and a report reads roll-ups."""
 _QUICK: Final = "-XX:TieredStopAtLevel=1"
@@ -115,7 +119,7 @@ def start(
             # the builder takes the context that is there
             SparkContext(conf=conf, gateway=guarded_jvm(conf, lock).gateway)
         spark = builder.getOrCreate()
-    except (PySparkException, OSError, RuntimeError) as error:
+    except (PySparkException, Py4JError, OSError, RuntimeError) as error:
         raise _not_started(settings, error) from error
     if folder is not None and SUBMITTED not in os.environ and not is_local(settings):
         spark.addArtifacts(str(write_package(folder / PACKAGE)), pyfile=True)
@@ -123,8 +127,18 @@ def start(
 
 
 def _require_answer(settings: JobsSettings) -> None:
-    """Connect to a server's port first: Spark itself would retry for minutes."""
-    scheme, _, rest = settings.master.get_secret_value().partition("://")
+    """Find out first what Spark itself would say late, or in many lines.
+
+    It would try for minutes to connect to a server's port.
+    """
+    master = settings.master.get_secret_value()
+    if master == _YARN and not any(map(os.environ.get, _YARN_FOLDERS)):
+        message = (
+            f"jobs.master = {_YARN} needs {' or '.join(_YARN_FOLDERS)}: set it to the folder of "
+            "the cluster's Hadoop configuration."
+        )
+        raise JobError(kind="input", message=message, retryable=False)
+    scheme, _, rest = master.partition("://")
     if scheme not in _PORTS:
         return
     hosts = rest.partition("/")[0].partition(";")[0].split(",")
@@ -147,13 +161,25 @@ def _problem(host: str, default_port: int) -> OSError | None:
 def _not_started(settings: JobsSettings, error: Exception | None) -> JobError:
     master = settings.master
     # Spark may quote the URL, with the token of Spark Connect
-    reason = str(error).replace(master.get_secret_value(), str(master))
+    reason = _reason(error).replace(master.get_secret_value(), str(master))
     return JobError(
         kind="spark",
         message=f"Spark did not start: jobs.master = {master}: {reason}. Check jobs.master, or "
         "--master, and that its address answers.",
         retryable=True,
     )
+
+
+def _reason(error: Exception | None) -> str:
+    """What Spark says, without its stack."""
+    if isinstance(error, PySparkRuntimeError) and error.getCondition() == _JAVA_ENDED:
+        return "Spark's Java ended at once; what it said is above"
+    if not isinstance(error, Py4JJavaError):
+        return str(error)
+    java = error.java_exception
+    while (cause := java.getCause()) is not None:
+        java = cause
+    return str(java.getMessage() or java.toString()).partition("\n")[0]
 
 
 def is_local(settings: JobsSettings) -> bool:

@@ -135,6 +135,7 @@ def test_with_nothing_due_the_run_ends_as_always_and_imports_no_pyspark(
     assert idle.stdout.splitlines() == ["nothing is due", "[]"]
     assert '"outcome":"done"' in idle.stderr.replace(" ", "")
     assert busy.returncode == 3
+    assert "Connection refused. Check jobs.master" in busy.stderr
     assert "jobs.master = spark://127.0.0.1:1" in busy.stderr
     assert "pyspark" in busy.stdout
     with closing(open_store(history)) as store:
@@ -143,3 +144,25 @@ def test_with_nothing_due_the_run_ends_as_always_and_imports_no_pyspark(
     # the second run failed: what the first one wrote as its success is still there
     written = (config.parent / "metrics" / "lagwatch_rollup.prom").read_text()
     assert 'lagwatch_job_last_success_timestamp_seconds{job_name="rollup"}' in written
+
+
+def test_why_spark_did_not_start_is_its_own_reason_without_the_stack(tmp_path: Path) -> None:
+    history = HistorySettings(url=str(tmp_path))
+    record(history, SystemClock().now_ms() - 3 * HOUR_MS)
+
+    ended = subprocess.run(
+        [
+            *(sys.executable, "-m", "lagwatch", "rollup"),
+            *("--store", tmp_path, "--master", "local-cluster[a]"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=_DEADLINE_S,
+        check=False,
+    )
+
+    assert ended.returncode == 3
+    assert ended.stderr.splitlines()[-1] == (
+        "lagwatch: Spark did not start: jobs.master = local-cluster[a]: Could not parse Master "
+        "URL: 'local-cluster[a]'. Check jobs.master, or --master, and that its address answers."
+    )

@@ -3,9 +3,12 @@
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
+from lagwatch.cli import app
 from lagwatch.config.jobs import JobsSettings
-from lagwatch.jobs.session import properties, workers_python
+from lagwatch.errors import JobError
+from lagwatch.jobs.session import properties, start, workers_python
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -76,3 +79,23 @@ def test_workers_run_the_interpreter_that_is_configured(monkeypatch: pytest.Monk
 
     assert workers_python(archived) == "./environment/bin/python"
     assert workers_python(JobsSettings()) == "/opt/python"
+
+
+def test_yarn_needs_a_folder_of_hadoop_and_says_so_before_java_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+    with pytest.raises(JobError, match="= yarn needs HADOOP_CONF_DIR or YARN") as error:
+        start(JobsSettings(master="yarn"), name="rollup")
+
+    assert not error.value.retryable
+
+
+@pytest.mark.parametrize("master", ["local[x]", "local[0.5]", "mesos://host:5050", "yarn-client"])
+def test_a_master_that_spark_does_not_have_is_refused_at_once(master: str) -> None:
+    refused = CliRunner().invoke(app, ["rollup", "--store", "x", "--master", master])
+
+    assert refused.exit_code == 2
+    assert "is no master" in refused.output
