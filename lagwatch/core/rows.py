@@ -548,9 +548,9 @@ class Around:
     ) -> Int64:
         """How much of a silence counts, without times in which Kafka or lagwatch was away.
 
-        After Kafka was away a group has to find its broker, and rejoin: five minutes for that do
-        not count either, see `uninterrupted_ms`, unless its members had gone long before. The time
-        in which lagwatch did not run counts once it has run for five minutes.
+        After Kafka was away a group has to find its broker, and rejoin: five minutes for that are
+        taken off the silence before, see `uninterrupted_ms`, unless its members had gone long
+        before. The time in which lagwatch did not run counts once it has run for five minutes.
         """
         rejoin_ms, left_ms = self.limits.unsure_ms, self.gone_ms(row)
 
@@ -874,6 +874,7 @@ class Rows:
         none, or unknown
           a job between two runs   `_limit_of_job_ms`
           any other group          `_limit_without_members_ms`
+          that may yet rejoin      at least `_rejoins_within_ms`
         """
         may_be_alone = self.gone | ((self.membership == Membership.UNKNOWN) & ~self._held)
         # a partition with few messages may have been read to its end long before the job left, and
@@ -881,7 +882,24 @@ class Rows:
         has_run = self.ended | (self.quiet_since_ms + self._leave_ms > self._left_ms)
         between_runs = (self._next_run_ms >= 0) & has_run
         alone_ms = np.where(between_runs, self._limit_of_job_ms, self._limit_without_members_ms)
+        alone_ms = np.maximum(alone_ms, self._rejoins_within_ms)
         return np.where(may_be_alone, alone_ms, self._limit_with_members_ms)
+
+    @property
+    def _rejoins_within_ms(self) -> Int64:
+        """How long a row that has not moved since Kafka came back may be quiet at least.
+
+        So that its group has the time to rejoin: a consumer that was started while its broker was
+        frozen for a minute was seen to hold its partition 280 s after that.
+        """
+        rejoin = _Rejoin(self.limits.unsure_ms, self.around.gone_ms(self.row))
+        moved_ms = self.around.pace.moved_ms[self.row]
+        within_ms: Int64 = np.zeros(self.size, np.int64)
+        for away_ms, back_ms, *_ in self._absences:
+            ends_ms = back_ms + rejoin.after_ms(away_ms, back_ms)
+            left_ms = ends_ms - np.maximum(self._counted_since_ms, back_ms)
+            np.maximum(within_ms, left_ms, out=within_ms, where=moved_ms < back_ms)
+        return within_ms
 
     @property
     def _limit_with_members_ms(self) -> Int64:
