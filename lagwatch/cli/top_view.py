@@ -125,7 +125,7 @@ def open_incidents(answer: Mapping[str, Any]) -> Mapping[tuple[str, str], OpenIn
         (each["cluster"], each["group"]): OpenIncident(
             severity=each["severity"],
             handled=", ".join(_handled(each)),
-            since_ms=each.get("since_ms"),
+            since_ms=each.get("again_ms") or each.get("since_ms"),
         )
         for each in answer["incidents"]
         if each["about"] == "group"

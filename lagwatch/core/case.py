@@ -76,6 +76,8 @@ class Case:
     """Partitions that went back in the last ten minutes: the offset to return to."""
     skew_ms: int = 0
     """lagwatch's clock less Kafka's."""
+    watched_ms: int | None = None
+    """Since when lagwatch has watched without a gap, by Kafka's clock; None: not known."""
 
     @cached_property
     def worst(self) -> PartitionVerdict | None:

@@ -207,14 +207,26 @@ def _committed_beyond_end(case: Case, worst: PartitionVerdict) -> Evidence | Non
         return None
     event = case.last(EventName.TOPIC_RECREATED, topic=worst.topic)
     of_old_log = event is not None and _was_there(case, event, start)
-    if of_old_log or not isinstance(log_end, int) or not start.offset <= log_end < end.offset:
+    if of_old_log or not isinstance(log_end, int) or log_end >= end.offset:
+        return None
+    reached = start.offset <= log_end
+    # a topic made anew would have been seen: of the groups that it had commits of
+    same_log = event is None and case.watched_ms is not None and start.commit_ms > case.watched_ms
+    if not reached and not same_log:
         return None
     return {
-        "offset_before": start.offset,
+        "offset_before": start.offset if reached else None,
         "committed_offset": end.offset,
         "log_end_offset": log_end,
         "last_commit_ms": worst.evidence.get("last_commit_ms"),
     }
+
+
+def _went_beyond(found: Evidence) -> Evidence:
+    said = "it went from {offset_before} to {committed_offset}"
+    if found["offset_before"] is None:
+        said = "{committed_offset} was the first since lagwatch has watched"
+    return {"went": fill(said, found)}
 
 
 def _topic_recreated(case: Case, worst: PartitionVerdict) -> Evidence | None:
@@ -229,6 +241,7 @@ def _topic_recreated(case: Case, worst: PartitionVerdict) -> Evidence | None:
         "committed_offset": worst.evidence.get("committed_offset"),
         "log_end_offset": worst.evidence.get("log_end_offset"),
         "recreated_ago_ms": None if event is None else case.age_ms(event),
+        "or_cut": ", or its log was cut short" if event is None else "",
         "seen": _new_topic(case, event, worst),
     }
 
@@ -824,15 +837,17 @@ CAUSES: Final[Sequence[CauseRow]] = (
     CauseRow(
         cause=CauseName.COMMITTED_BEYOND_END,
         meaning=(
-            "The committed offset is beyond the log end, an earlier one of its window is not, and "
-            "the topic was not seen to be made anew after that one."
+            "The committed offset is beyond the log end, an earlier one of its window is not, or "
+            "all of them came since lagwatch has watched; and the topic was not seen to be made "
+            "anew after them."
         ),
         find=_committed_beyond_end,
         sentence=(
-            "an offset was committed that the log has not reached: it went from {offset_before} "
-            "to {committed_offset}, and the log ends at {log_end_offset}; a client computes "
-            "offsets itself, or they were copied from another log"
+            "an offset was committed that the log has not reached: {went}, and the log ends at "
+            "{log_end_offset}; a client computes offsets itself, or they were copied from another "
+            "log"
         ),
+        phrases=_went_beyond,
         refuted_by="the log was cut short meanwhile (unclean election) or the topic made anew",
         to_do=(
             (
@@ -853,8 +868,8 @@ CAUSES: Final[Sequence[CauseRow]] = (
         ),
         find=_topic_recreated,
         sentence=(
-            "the log is not the one that the group read: the topic was deleted and made anew, or "
-            "its log was cut short; a new topic {seen}"
+            "the log is not the one that the group read: the topic was deleted and made anew{or_cut}; "
+            "a new topic {seen}"
         ),
         refuted_by="the topic's id is the same as before, and no unclean election took place",
         to_do=(

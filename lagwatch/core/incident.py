@@ -222,8 +222,9 @@ class Incident:
     error_ms: EpochMs | None = None
     """When the ERROR began, if it was a WARNING before; None: it is none, or always was one."""
     worse_ms: EpochMs | None = None
-    """When that began which its notices name, if the incident had begun before it: a worse kind of
-    trouble, or the trouble after a while without."""
+    """When the worse kind of trouble began that its notices name, if it had begun before that."""
+    again_ms: EpochMs | None = None
+    """When its trouble began again that had ended for a while; None: it has not ended so far."""
     notified: GroupStatus | None = None
     """Severity of the last notice; None: no notice was sent."""
     notified_ms: EpochMs | None = None
@@ -249,7 +250,13 @@ class Incident:
     @property
     def named_ms(self) -> EpochMs:
         """When the trouble began that its notices name."""
-        return self.as_bad_ms if self.worse_ms is None else self.worse_ms
+        first_ms = self.as_bad_ms if self.worse_ms is None else self.worse_ms
+        return first_ms if self.again_ms is None else max(first_ms, self.again_ms)
+
+    @property
+    def in_trouble_ms(self) -> EpochMs:
+        """Since when it has been in trouble without a break."""
+        return self.since_ms if self.again_ms is None else self.again_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,6 +392,7 @@ def by_clock(state: State, policy: Policy, now_ms: EpochMs) -> State:
             since_ms=since_ms,
             error_ms=_earlier_by(incident.error_ms, back_ms),
             worse_ms=_earlier_by(incident.worse_ms, back_ms),
+            again_ms=_earlier_by(incident.again_ms, back_ms),
             since_at_least=True,
             opened_ms=now_ms,
             clock_set_back=True,
@@ -492,6 +500,9 @@ def _begun_with(state: State, graded: Graded, reason: Reason) -> State:
     incident, since_ms = state.incident, graded.since_ms
     if incident is None or since_ms is None or graded.severity is not incident.severity:
         return state
+    if incident.again_ms is not None and since_ms < incident.again_ms:  # part of it went on
+        incident = replace(incident, again_ms=None)
+        state = replace(state, incident=incident)
     if since_ms < incident.since_ms:
         begun = replace(incident, since_ms=since_ms, since_at_least=graded.since_at_least)
         return replace(state, incident=replace(begun, error_ms=None, worse_ms=None))
@@ -514,7 +525,7 @@ def _severity_moved(
     severity = graded.severity
     if severity is None or severity == incident.severity:
         if state.good_since_ms is not None or state.other is not None:
-            incident = _begun_again(incident, graded, now_ms)
+            incident = _begun_again(state, incident, graded, now_ms)
             state = replace(
                 state, incident=incident, good_since_ms=None, other=None, other_since_ms=None
             )
@@ -538,10 +549,14 @@ def _severity_moved(
     return state, Act.ESCALATE if rising else Act.DE_ESCALATE
 
 
-def _begun_again(incident: Incident, graded: Graded, now_ms: EpochMs) -> Incident:
-    """An incident that is as severe again as it is, and was better for a while."""
+def _begun_again(state: State, incident: Incident, graded: Graded, now_ms: EpochMs) -> Incident:
+    """An incident that is as severe again as it is, and was better for a while, or well."""
     since_ms = now_ms if graded.since_ms is None else min(graded.since_ms, now_ms)
-    return replace(incident, worse_ms=since_ms) if since_ms > incident.named_ms else incident
+    if since_ms <= incident.named_ms:
+        return incident
+    if state.good_since_ms is None:
+        return replace(incident, worse_ms=since_ms)
+    return replace(incident, again_ms=since_ms)
 
 
 def _kinds_seen(state: State, kinds: Kinds, now_ms: EpochMs) -> State:

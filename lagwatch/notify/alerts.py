@@ -47,7 +47,7 @@ from lagwatch.notify.own import (
 from lagwatch.notify.policies import THRESHOLDS, PolicyBook
 from lagwatch.notify.records import AlertRecords
 from lagwatch.notify.review import review, template_faults
-from lagwatch.notify.store import Change, IncidentStore, Listener
+from lagwatch.notify.store import Change, IncidentStore, Listener, Marks
 from lagwatch.notify.unseen import Gap, UnreachableStore, UnseenStore
 from lagwatch.notify.verdict import (
     figures_json,
@@ -173,7 +173,7 @@ class Alerts:
         self.unfinished: dict[str, int] = {}
         """Clusters of which `observe` has more to decide, and how many partitions it may look at
         for causes."""
-        self._held = {cluster: watch.held_ms() for cluster, watch in self._watches.items()}
+        self._marks = {cluster: watch.marks() for cluster, watch in self._watches.items()}
         """As stored: ends of incidents that a mute holds back, by cluster."""
         self._own = OwnIncidents(incident for incident in kept if incident.about is not About.GROUP)
         for name, since_ms in self._own.channels().items():
@@ -292,7 +292,7 @@ class Alerts:
             self._keep_budgets(snapshot.cluster, watch, now_ms)
         if now_ms - self._bad_kept_ms[snapshot.cluster] >= KEEP_BAD_EVERY_MS:
             self._keep_bad(snapshot, watch, now_ms)
-        self._keep_held(snapshot.cluster, watch)
+        self._keep_marks(snapshot.cluster, watch)
         if not decided:
             return
         # what is left out has changed nothing: it is decided again
@@ -528,19 +528,19 @@ class Alerts:
         else:
             self._bad_kept_ms[snapshot.cluster] = now_ms
 
-    def _keep_held(self, cluster: str, watch: Watch) -> None:
-        """Store what has changed about ends that a mute holds back."""
-        before, held = self._held[cluster], watch.held_ms()
-        if held == before:
+    def _keep_marks(self, cluster: str, watch: Watch) -> None:
+        """Store what has changed of the marks of open incidents."""
+        before, marks = self._marks[cluster], watch.marks()
+        if marks == before:
             return
-        no_longer = dict.fromkeys(before.keys() - held.keys())
-        changed = {name: at_ms for name, at_ms in held.items() if before.get(name) != at_ms}
+        no_longer = dict.fromkeys(before.keys() - marks.keys(), Marks())
+        changed = {name: each for name, each in marks.items() if before.get(name) != each}
         try:
-            self._store.hold({**no_longer, **changed})
+            self._store.mark({**no_longer, **changed})
         except sqlite3.Error as error:  # the next round tries again
             _log.warning("alerts_not_kept", cluster=cluster, reason=str(error))
         else:
-            self._held[cluster] = held
+            self._marks[cluster] = marks
 
     def _is_trustworthy(self, snapshot: ClusterSnapshot, queries: Queries) -> bool:
         if snapshot.data_ms < 0 or snapshot.stale:

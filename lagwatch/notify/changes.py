@@ -192,6 +192,8 @@ class RoundChanges:
             found |= self._without_offsets(decided)
             found |= _lost_in_all(decided)
             found |= {"unseen_s": decided.unseen_ms / 1000} if decided.unseen_ms else {}
+            ended = decided.before.incident
+            found |= {"with_breaks": True} if ended is not None and ended.again_ms else {}
         if decided.gone_ms is not None:
             found |= {"removed": True} if decided.removed else self._departed(decided)
             found["ended_ms"] = min(decided.gone_ms, self._snapshot.at_ms)

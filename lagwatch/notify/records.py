@@ -7,6 +7,7 @@ import json
 import sqlite3
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lagwatch.core.model import GroupStatus
@@ -67,7 +68,7 @@ _BY_START = {
 }
 """By kind of id: those that begin with a text (?1) of a length (?2)."""
 _OPEN_SINCE = """
-SELECT name, MIN(since_ms) FROM incidents
+SELECT name, MIN(coalesce(again_ms, since_ms)) FROM incidents
 WHERE closed_ms IS NULL AND cluster = ? AND about = 'group' GROUP BY name
 """
 _SHORTEST_START = 4
@@ -131,7 +132,7 @@ class AlertRecords:
         return [record for record in found if record is not None], cursor
 
     def in_trouble_since(self, cluster: str) -> Mapping[str, int]:
-        """When the trouble of each group with an open incident began, in ms."""
+        """Since when groups with an open incident have been in trouble without a break, in ms."""
         rows = self._database.connection.execute(_OPEN_SINCE, (cluster,))
         return {str(name): int(since_ms) for name, since_ms in rows}
 
@@ -161,9 +162,11 @@ class AlertRecords:
             raise NotFoundError(kind="readable incident", name=incident) from error
 
     def _incident(self, row: sqlite3.Row, transitions: tuple[Transition, ...]) -> IncidentRecord:
-        notice = _newest(row)
+        notice, again_ms = _newest(row), row["again_ms"]
         if notice is not None:
             notice = self._as_now(notice)
+            if again_ms is not None and row["closed_ms"] is None:
+                notice = replace(notice, since_ms=max(notice.since_ms, checked_ms(again_ms)))
         # the whole verdict while the incident is open, its main figures afterwards
         summary = {**dict.fromkeys(SUMMARY), **_object(row["summary"])}
         return IncidentRecord(
@@ -174,6 +177,7 @@ class AlertRecords:
             policy=row["policy"],
             severity=level(GroupStatus(row["severity"])),
             since_ms=checked_ms(row["since_ms"]),
+            again_ms=None if again_ms is None else checked_ms(again_ms),
             opened_ms=checked_ms(row["opened_ms"]),
             closed_ms=None if row["closed_ms"] is None else checked_ms(row["closed_ms"]),
             healed_ms=row["held_ms"] if row["closed_ms"] is None else None,

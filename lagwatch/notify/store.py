@@ -5,7 +5,7 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 import structlog
@@ -72,6 +72,15 @@ class Named:
     """-1 unknown."""
     bad: bool = True
     """False: a limit is missed, and nothing is wrong with the partition itself."""
+
+
+class Marks(NamedTuple):
+    """Instants of an open incident."""
+
+    held_ms: int | None = None
+    """Since when its group is good, if a mute holds its end back."""
+    again_ms: int | None = None
+    """When its trouble began again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,15 +222,16 @@ class IncidentStore:
 
         return self._database.write(work)
 
-    def hold(self, held: Mapping[str, int | None]) -> None:
-        """Store since when the group of an open incident is good; None: its end is not held back.
+    def mark(self, marks: Mapping[str, Marks]) -> None:
+        """Store the marks of open incidents, which no decision changes.
 
-        Without it a restart during a mute would say that the group has only just recovered.
+        Without them a restart during a mute would say that the group has only just recovered, and
+        a group that was well in between would be in trouble since before.
         """
         self._database.write(
             lambda connection: connection.executemany(
-                "UPDATE incidents SET held_ms = ? WHERE id = ? AND closed_ms IS NULL",
-                [(at_ms, incident) for incident, at_ms in held.items()],
+                "UPDATE incidents SET held_ms = ?, again_ms = ? WHERE id = ? AND closed_ms IS NULL",
+                [(*each, incident) for incident, each in marks.items()],
             )
         )
 
@@ -293,8 +303,9 @@ class _Recording:
             "INSERT INTO incidents"
             " (id, about, cluster, name, policy, severity, since_ms, opened_ms,"
             " closed_ms, told, told_ms, held_back, quiet_until_ms, complete, summary, payload,"
-            " handed_on, named, since_at_least, commit_ms, alive_ms, lost, error_ms, worse_ms)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            " handed_on, named, since_at_least, commit_ms, alive_ms, lost, error_ms, worse_ms,"
+            " again_ms)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
             " ON CONFLICT (id) DO UPDATE SET policy = excluded.policy,"
             # they change when the clock is set back
             " since_ms = excluded.since_ms, opened_ms = excluded.opened_ms,"
@@ -306,6 +317,7 @@ class _Recording:
             " handed_on = excluded.handed_on, named = excluded.named,"
             " commit_ms = excluded.commit_ms, alive_ms = excluded.alive_ms, lost = excluded.lost,"
             " error_ms = excluded.error_ms, worse_ms = excluded.worse_ms,"
+            " again_ms = excluded.again_ms,"
             " bad = CASE WHEN excluded.closed_ms IS NULL THEN bad END RETURNING number",
             (
                 *(change.incident, change.about.value, change.cluster, change.group),
@@ -325,7 +337,7 @@ class _Recording:
                     if (last := change.last) is None
                     else (last.commit_ms, last.alive_ms)
                 ),
-                *(incident.lost, incident.error_ms, incident.worse_ms),
+                *(incident.lost, incident.error_ms, incident.worse_ms, incident.again_ms),
             ),
         ).fetchone()
         return int(row[0]), int(payload or 0)
@@ -441,7 +453,7 @@ def _end_not_readable(
         "UPDATE incidents SET about = ?, severity = ?, since_ms = ?, since_at_least = 1,"
         " opened_ms = ?, closed_ms = ?, told = NULL, held_back = NULL, held_ms = NULL,"
         " quiet_until_ms = NULL, summary = '{}', payload = NULL, named = NULL, bad = NULL,"
-        " error_ms = NULL, worse_ms = NULL WHERE number = ?",
+        " error_ms = NULL, worse_ms = NULL, again_ms = NULL WHERE number = ?",
         (
             *(notice.about.value, severity, notice.since_ms, notice.opened_ms, now_ms),
             number,
@@ -520,6 +532,7 @@ def _kept(row: sqlite3.Row) -> Kept:
             severity=_severity_of(row),
             error_ms=_instant(row["error_ms"]),
             worse_ms=_instant(row["worse_ms"]),
+            again_ms=_instant(row["again_ms"]),
             notified=None if row["told"] is None else GroupStatus(row["told"]),
             notified_ms=_instant(row["told_ms"]),
             handed_on=bool(row["handed_on"]),

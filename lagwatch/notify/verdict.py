@@ -45,6 +45,11 @@ def verdict_json(verdict: GroupVerdict) -> dict[str, Any]:
         for partition in worst[:WORST_PARTITIONS]
     }
     most = verdict.max_lag
+    ahead = [
+        (int(each.evidence["committed_offset"] or 0), int(each.evidence["log_end_offset"] or 0))
+        for each in verdict.partitions
+        if each.rule is Rule.AHEAD_OF_LOG_END
+    ]
     return {
         "cluster": verdict.cluster,
         "group": verdict.group,
@@ -56,6 +61,8 @@ def verdict_json(verdict: GroupVerdict) -> dict[str, Any]:
         "total_lag": verdict.known_lag,
         "readable_lag": None if most is None else verdict.readable_lag,
         "unknown_partitions": verdict.unknown_partitions,
+        "beyond_partitions": len(ahead),
+        "beyond_messages": sum(committed - end for committed, end in ahead),
         "time_lag_s": verdict.time_lag_s,
         "time_lag_reason": verdict.time_lag_reason.word,
         "time_lag_bound": verdict.time_lag_bound.value,
@@ -178,12 +185,17 @@ def figures_json(snapshot: ClusterSnapshot, group: str) -> dict[str, Any] | None
     known = bool(columns.max_lag_row[number] >= 0)
     late_ms = int(columns.time_lag_ms[number])
     lost, at_most, _ = loss(snapshot, number, kinds_of_group(snapshot, number))
+    rows = columns.rows_of(number)
+    ahead = snapshot.rows.rule[rows] == Rule.AHEAD_OF_LOG_END
+    ends = snapshot.topics.log_end[snapshot.rows.at[rows][ahead]]
     bound = TimeLagReason(int(columns.time_lag_reason[number])).bound
     return {
         "at_ms": int(snapshot.at_ms),
         "total_lag": int(columns.total_lag[number]) if known else None,
         "readable_lag": int(columns.readable_lag[number]) if known else None,
         "unknown_partitions": int(columns.unknown[number]),
+        "beyond_partitions": int(ahead.sum()),
+        "beyond_messages": int((snapshot.rows.committed[rows][ahead] - ends).sum()),
         "time_lag_s": None if late_ms < 0 else late_ms / 1000,
         "time_lag_bound": bound.value,
         "lost": lost,
@@ -201,7 +213,8 @@ def nothing_known(cluster: str, group: str, at_ms: int, status: str = "") -> dic
         **dict.fromkeys(
             ("rule", "complete", "partition_count", "total_lag", "time_lag_s", "readable_lag")
         ),
-        **dict.fromkeys(("unknown_partitions", "time_lag_reason", "time_lag_bound", "max_lag")),
+        **dict.fromkeys(("unknown_partitions", "beyond_partitions", "beyond_messages")),
+        **dict.fromkeys(("time_lag_reason", "time_lag_bound", "max_lag")),
         **_NO_FORECAST,
         "owners": [],
         "partitions": [],

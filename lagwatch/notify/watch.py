@@ -47,7 +47,7 @@ from lagwatch.notify.observed import (
     windows_of,
 )
 from lagwatch.notify.policies import PolicyBook
-from lagwatch.notify.store import Kept, LastBad, Named, new_id
+from lagwatch.notify.store import Kept, LastBad, Marks, Named, new_id
 from lagwatch.notify.unseen import Gap, Unseen
 
 _ROUND_MS: Final = 30_000
@@ -254,10 +254,14 @@ class Watch:
         found = Counter(each.severity for each in incidents if each and each.notified is not None)
         return OpenGroups(errors=found[GroupStatus.ERR], warnings=found[GroupStatus.WARN])
 
-    def held_ms(self) -> dict[str, int]:
-        """Incidents whose end is held back by a mute, and since when their group is good."""
-        held = {each.incident: each.state.held_ms for each in self._tracked.values()}
-        return {incident: at_ms for incident, at_ms in held.items() if at_ms is not None}
+    def marks(self) -> dict[str, Marks]:
+        """Those of incidents that have any."""
+        found = {
+            each.incident: Marks(each.state.held_ms, each.state.incident.again_ms)
+            for each in self._tracked.values()
+            if each.state.incident is not None
+        }
+        return {incident: marks for incident, marks in found.items() if any(marks)}
 
     def bad_since(self, since_ms: int, snapshot: ClusterSnapshot) -> dict[str, LastBad]:
         """When the partitions of groups with an incident were last seen bad, by incident.

@@ -233,7 +233,8 @@ def what_to_do(notice: Notice) -> str:
 def _how_it_ended(notice: Notice) -> Iterator[str]:
     """Why, after how long, and what is left to read."""
     yield _why_it_ended(notice)
-    yield f"It was {notice.severity.upper()} from {_span(notice)}, for {lasted(notice)}."
+    breaks = ", with breaks" if notice.verdict.get("with_breaks") else ""
+    yield f"It was {notice.severity.upper()} from {_span(notice)}, for {lasted(notice)}{breaks}."
     if unseen_s := notice.verdict.get("unseen_s"):
         yield f"For {duration(unseen_s)} of that lagwatch saw nothing of the cluster."
     if notice.was_milder:
@@ -325,17 +326,10 @@ def _beyond_log_end(verdict: Mapping[str, Any]) -> str:
 
     `450 messages beyond the log end`, `903 messages beyond 3 log ends`.
     """
-    numbers = [
-        partition.get("evidence", {})
-        for partition in verdict.get("partitions", ())
-        if partition.get("rule") == Rule.AHEAD_OF_LOG_END.word
-    ]
-    if not numbers:
+    if not (number := verdict.get("beyond_partitions")):
         return ""
-    beyond = sum(each["committed_offset"] - each["log_end_offset"] for each in numbers)
-    ends = "the log end" if len(numbers) == 1 else f"{len(numbers)} log ends"
-    at_least = "at least " if verdict.get("partitions_left_out") else ""
-    return f"{at_least}{counted(beyond, 'message')} beyond {ends}"
+    ends = "the log end" if number == 1 else f"{number:,} log ends"
+    return f"{counted(verdict['beyond_messages'], 'message')} beyond {ends}"
 
 
 def _lost(verdict: Mapping[str, Any]) -> str:
@@ -557,6 +551,7 @@ def _ahead(notice: Notice, seconds: float) -> str:
     return when if notice.late else f"{when} (in {duration(seconds)})"
 
 
+_NOT_JUDGED: Final = "UNKNOWN"
 _NO_CATCH_UP: Final[Mapping[str, str]] = {
     CatchUpReason.FALLING_BEHIND.value: "At its present speed it does not catch up",
     CatchUpReason.TOO_SLOW.value: "At its present speed it needs more than a year to catch up",
@@ -643,7 +638,9 @@ def _rules(notice: Notice) -> str:
 def _affected(verdict: Mapping[str, Any]) -> str:
     """`3 of 12 partitions`; "" when that is not known."""
     known = verdict.get("partition_count")
-    count = len(verdict.get("partitions", ())) + (verdict.get("partitions_left_out") or 0)
+    partitions = verdict.get("partitions", ())
+    judged = [each for each in partitions if each.get("status") != _NOT_JUDGED]
+    count = len(judged or partitions) + (verdict.get("partitions_left_out") or 0)
     return f"{count} of {counted(known, 'partition')}" if known and count else ""
 
 

@@ -51,6 +51,8 @@ class IncidentRecord:
     """When the trouble began; if the verdict has no such instant, when the group was first seen
     bad.
     """
+    again_ms: int | None
+    """When it began again that had ended for a while; None: it has not ended so far."""
     opened_ms: int
     closed_ms: int | None
     notified_ms: int | None

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -143,7 +144,7 @@ def test_a_group_has_the_teams_of_its_policies_in_their_order_of_precedence(
     }
 
 
-def test_a_group_whose_trouble_comes_back_is_in_trouble_since_its_incident_began(
+def test_a_group_that_was_well_for_a_moment_is_in_trouble_since_then_over_a_restart(
     tmp_path, clock
 ) -> None:
     fleet = Fleet(["billing", "mailer"], clock)
@@ -162,15 +163,24 @@ def test_a_group_whose_trouble_comes_back_is_in_trouble_since_its_incident_began
         fleet.shown_to(alerts)
         fleet.fail("billing")
         fleet.shown_to(alerts)
+    with closing(Alerts(settings, clock)) as alerts:
+        app = whole_app(fleet, alerts)
+        fleet.shown_to(alerts)
+        (again,) = alerts.incidents(IncidentAsk(state="open"))[0]
         path = f"/api/v1/clusters/{CLUSTER}"
 
         trends = asked(app, f"{path}/trends?group=billing&group=mailer").json
         billing = asked(app, f"{path}/groups/billing").json
         mailer = asked(app, f"{path}/groups/mailer").json
 
-    assert trends["trouble_since"] == {"billing": incident.since_ms}
-    assert billing["trouble_since_ms"] == incident.since_ms < billing["since_ms"]
+    assert (again.id, again.since_ms) == (incident.id, incident.since_ms)
+    assert incident.again_ms is None
+    assert again.since_ms < again.again_ms == billing["since_ms"]
+    assert trends["trouble_since"] == {"billing": again.again_ms}
+    assert billing["trouble_since_ms"] == again.again_ms
     assert mailer["trouble_since_ms"] is None
+    at = datetime.fromtimestamp(again.again_ms / 1000, UTC)
+    assert f"since {at:%H:%M:%S}" in again.headline
 
 
 def test_incidents_open_and_past_are_paged_newest_first(alerts, clock) -> None:

@@ -116,6 +116,7 @@ class GivenAlerts:
 
     def __init__(self) -> None:
         of_cluster = IncidentRecord(
+            again_ms=None,
             id="3f2a9c0d11e25b7a",
             about="cluster",
             cluster="dr-site",

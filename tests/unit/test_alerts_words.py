@@ -291,12 +291,14 @@ def test_after_a_loss_only_what_can_be_read_counts_as_behind_now() -> None:
 
 
 def test_a_group_beyond_the_log_end_is_not_said_to_be_0_messages_behind() -> None:
-    ahead = {
-        **STOPPED.verdict["partitions"][0],
-        "rule": "ahead_of_log_end",
-        "evidence": {"committed_offset": 500, "log_end_offset": 100, "last_commit_ms": 1},
+    ahead = {**STOPPED.verdict["partitions"][0], "rule": "ahead_of_log_end", "evidence": {}}
+    beyond = {
+        "total_lag": 0,
+        "time_lag_s": None,
+        "partitions": [ahead],
+        "beyond_partitions": 1,
+        "beyond_messages": 400,
     }
-    beyond = {"total_lag": 0, "time_lag_s": None, "partitions": [ahead]}
     notice = replace(STOPPED, verdict={**STOPPED.verdict, **beyond})
 
     assert "400 messages beyond the log end" in headline(notice)
@@ -306,20 +308,22 @@ def test_a_group_beyond_the_log_end_is_not_said_to_be_0_messages_behind() -> Non
 
 
 def test_what_is_beyond_several_log_ends_is_their_sum() -> None:
-    ahead = [
-        {
-            **STOPPED.verdict["partitions"][0],
-            "rule": "ahead_of_log_end",
-            "evidence": {"committed_offset": 100 + beyond, "log_end_offset": 100},
-        }
-        for beyond in (450, 453)
-    ]
-    verdict = {**STOPPED.verdict, "total_lag": 0, "unknown_partitions": 2, "partitions": ahead}
-
-    left_out = {**verdict, "partitions_left_out": 3}
+    beyond = {"beyond_partitions": 2, "beyond_messages": 903}
+    verdict = {**STOPPED.verdict, "total_lag": 0, "unknown_partitions": 2, **beyond}
+    set_right = {**NOW, "beyond_partitions": 0, "beyond_messages": 0}
+    late = replace(STOPPED, verdict=verdict, sent_ms=AT_MS + 61_000, newest=set_right)
 
     assert "903 messages beyond 2 log ends" in headline(replace(STOPPED, verdict=verdict))
-    assert "at least 903 messages beyond" in headline(replace(STOPPED, verdict=left_out))
+    assert "now" in headline(late)
+    assert "beyond" not in headline(late).partition("now")[2]
+
+
+def test_partitions_that_are_not_judged_are_not_affected() -> None:
+    partition = STOPPED.verdict["partitions"][0]
+    three = [partition, {**partition, "partition": 1}, {**partition, "status": "UNKNOWN"}]
+    verdict = {**STOPPED.verdict, "partitions": three, "partition_count": 3}
+
+    assert "2 of 3 partitions" in headline(replace(STOPPED, verdict=verdict))
 
 
 def test_a_lag_of_which_a_part_is_unknown_is_a_lower_bound() -> None:

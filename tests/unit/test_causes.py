@@ -261,6 +261,19 @@ NAMED: Final[dict[str, tuple[Case, CauseName, Certainty]]] = {
         CauseName.COMMITTED_BEYOND_END,
         LIKELY,
     ),
+    "its first commit since lagwatch has watched is beyond the log end": (
+        told(
+            Part(
+                rule=Rule.AHEAD_OF_LOG_END,
+                offset=900,
+                committed_ago_s=10,
+                evidence=(("committed_offset", 900), ("log_end_offset", 90)),
+            ),
+            watched_ms=NOW_MS - 3_600_000,
+        ),
+        CauseName.COMMITTED_BEYOND_END,
+        LIKELY,
+    ),
     "no offset of the window is in the log any more": (
         told(
             Part(

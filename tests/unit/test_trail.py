@@ -178,6 +178,26 @@ class TestRoutes:
         hidden = "the topic was deleted, or lagwatch may not describe it"
         assert found == {"a": f"1 of 2 partitions unknown: {hidden}"}
 
+    def test_partitions_unknown_for_the_same_reason_are_counted_together(self) -> None:
+        live = Live()
+        live.topics(orders=3)
+        for partition in range(3):
+            live.produce("orders", partition, 100)
+        for ahead in (50, 70):
+            live.wait(60)
+            live.commit(
+                *(("a", "orders", partition, 400 + ahead * partition) for partition in range(2)),
+                ("a", "orders", 2, 100),
+            )
+            live.judge()
+        live.wait(60)
+        live.judge()
+        queries = SnapshotQueries({CLUSTER: live.monitor}, health=lambda: ())
+
+        found = unknown_because(queries, CLUSTER, ["a"])
+
+        assert found["a"].startswith("2 of 3 partitions unknown: the committed offset 4")
+
     def test_causes_are_looked_for_as_long_as_partitions_fit(self) -> None:
         fleet = Fleet(["a", "b"], ShiftedClock())
         fleet.fail("a", "b")

@@ -4,7 +4,7 @@ Kept apart from the fleet, whose rows are sent to every reader in every round: t
 groups on the screen, or when they are arranged by topic, client or team.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Final
@@ -201,8 +201,11 @@ def unknown_because(
         with suppress(NotFoundError):
             verdict = queries.verdict(cluster, group, Partitions.COMMITTED)
             partitions = verdict.partitions
-            reasons = Counter(sentence(each).text for each in partitions if is_unknown(each))
-            for text, number in reasons.most_common(1):
+            alike: dict[object, list[PartitionVerdict]] = defaultdict(list)
+            for each in filter(is_unknown, partitions):
+                alike[each.rule, each.unknown_reason].append(each)
+            if most := max(alike.values(), key=len, default=None):
+                number, text = len(most), sentence(most[0]).text
                 of = f"{number:,} of {counted(verdict.partition_count, 'partition')} unknown: "
                 found[group] = text if number == len(partitions) else of + text
     return found

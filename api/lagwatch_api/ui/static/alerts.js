@@ -67,7 +67,7 @@ export class Alerts {
 }
 
 /** Trouble that becomes worse goes on: its incident has begun before the verdict of now. */
-export const inTroubleSince = (judged, incident) => (judged === null ? null : Math.min(judged, incident?.since_ms ?? Infinity));
+export const inTroubleSince = (judged, incident) => (judged === null ? null : Math.min(judged, incident?.again_ms ?? incident?.since_ms ?? Infinity));
 
 const key = (cluster, group) => JSON.stringify([cluster, group]);
 
