@@ -868,8 +868,8 @@ CAUSES: Final[Sequence[CauseRow]] = (
         ),
         find=_topic_recreated,
         sentence=(
-            "the log is not the one that the group read: the topic was deleted and made anew{or_cut}; "
-            "a new topic {seen}"
+            "the log is not the one that the group read: the topic was deleted and made "
+            "anew{or_cut}; a new topic {seen}"
         ),
         refuted_by="the topic's id is the same as before, and no unclean election took place",
         to_do=(
