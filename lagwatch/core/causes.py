@@ -1138,8 +1138,8 @@ CAUSES: Final[Sequence[CauseRow]] = (
         ),
         phrases=_whose_silence,
         refuted_by=(
-            "the consumer's own metrics show that it reads nothing (records-consumed-rate 0): "
-            "then it hangs"
+            "a commit of this partition is in `__consumer_offsets` that lagwatch does not show, or "
+            "the member has left the group"
         ),
         to_do=(
             first_steps.THREAD_DUMP,

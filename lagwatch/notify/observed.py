@@ -262,10 +262,11 @@ def _since(snapshot: ClusterSnapshot, rows: slice | list[int]) -> _Since:
     named = rule[worst[columns.readable_lag[rows][worst].argmax()]]
     began_ms = since_ms[bad & (rule == named) & (since_ms >= 0)]
     found_ms = int(began_ms.min()) if began_ms.size else -1
-    around = snapshot.around
-    found_at_first = 0 <= found_ms < around.first_ms + _FIRST_LOOK_MS
+    around, step_ms = snapshot.around, snapshot.around.limits.step_ms
+    # whole steps are compared: the first one may begin a step after the first look
+    found_at_first = 0 <= found_ms < around.first_ms + _FIRST_LOOK_MS + step_ms
     # when a rise began is known up to a step
-    again_ms = around.complete_ms - around.limits.step_ms
+    again_ms = around.complete_ms - step_ms
     found_at_first |= 0 <= again_ms <= found_ms < around.complete_ms + _FIRST_LOOK_MS
     return {
         "since_ms": found_ms,

@@ -31,6 +31,8 @@ def _behind() -> SteppedCluster:
     ("after_s", "again_s", "at_least"),
     [
         (8, None, True),
+        (74, None, True),
+        (130, None, False),
         (7200, None, False),
         # lagwatch started again
         (7200, 7180, True),
