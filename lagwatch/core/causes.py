@@ -225,7 +225,7 @@ def _committed_beyond_end(case: Case, worst: PartitionVerdict) -> Evidence | Non
 def _went_beyond(found: Evidence) -> Evidence:
     said = "it went from {offset_before} to {committed_offset}"
     if found["offset_before"] is None:
-        said = "{committed_offset} was the first since lagwatch has watched"
+        said = "it is {committed_offset}"
     return {"went": fill(said, found)}
 
 

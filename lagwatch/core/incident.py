@@ -253,11 +253,6 @@ class Incident:
         first_ms = self.as_bad_ms if self.worse_ms is None else self.worse_ms
         return first_ms if self.again_ms is None else max(first_ms, self.again_ms)
 
-    @property
-    def in_trouble_ms(self) -> EpochMs:
-        """Since when it has been in trouble without a break."""
-        return self.since_ms if self.again_ms is None else self.again_ms
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:

@@ -359,7 +359,7 @@ class TestKinds:
         assert began.named_ms == incident.since_ms == incident.as_bad_ms == 900_000
         assert incident.named_ms == 1_015_000
         # less bad trouble in between is trouble all the same
-        assert incident.in_trouble_ms == (1_015_000 if between is OK else 900_000)
+        assert incident.again_ms == (1_015_000 if between is OK else None)
         assert story.heard == [NoticeEvent.OPEN]
 
     def test_trouble_that_was_not_seen_for_a_moment_began_when_it_did(self) -> None:
