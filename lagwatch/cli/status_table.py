@@ -45,6 +45,8 @@ def draw_group(screen: Console, group: GroupView) -> None:
     if line.since_ms is not None:
         at_least = "at least " if line.since_at_least else ""
         facts.append(f"in trouble since {at_least}{words.instant(line.since_ms)}")
+    elif group.trouble_since_ms is not None:
+        facts.append(f"open incident since {words.instant(group.trouble_since_ms)}")
     facts += [
         f"lag {_total(group)}",
         *losses(line),

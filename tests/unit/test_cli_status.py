@@ -512,6 +512,8 @@ class TestOutput:
         assert "in trouble since 2026-11-21 04:02:15Z, " in drawn(judged)
         assert "in trouble since 2026-11-21 03:03:15Z, " in drawn(both)
         assert "in trouble since" not in drawn(well)
+        assert "open incident since 2026-11-21 03:03:15Z, " in drawn(well)
+        assert "open incident" not in drawn(both)
 
     def test_numbers_of_a_rule_stand_in_its_sentence(self) -> None:
         numbers = {"current_lag": 7, "last_stable_offset": 10, "transaction_age_ms": 5_000}
