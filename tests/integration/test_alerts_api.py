@@ -175,6 +175,7 @@ def test_a_group_that_was_well_for_a_moment_is_in_trouble_since_then_over_a_rest
 
     assert (again.id, again.since_ms) == (incident.id, incident.since_ms)
     assert incident.again_ms is None
+    assert again.again_ms is not None
     assert again.since_ms < again.again_ms == billing["since_ms"]
     assert trends["trouble_since"] == {"billing": again.again_ms}
     assert billing["trouble_since_ms"] == again.again_ms
