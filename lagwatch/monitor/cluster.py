@@ -56,6 +56,7 @@ from lagwatch.ports.reports import (
 )
 
 Slots = NDArray[np.integer]
+Int64 = NDArray[np.int64]
 
 _COMMIT_SOURCES = frozenset({SourceKind.OFFSETS_TOPIC, SourceKind.COMMITTED})
 _MOST_UNWATCHED = 64
@@ -724,11 +725,34 @@ class ClusterMonitor:
     # groups
 
     def _new_collector(self, report: CollectorStarted, now_ms: EpochMs) -> None:
+        before = len(self._live.touched)
         self._admission.admit_all(now_ms)
+        self._reach(self._live.touched[before:], now_ms)
         self.incarnation = report.incarnation
         self._topics.version = UNKNOWN
         self._admission.shares.clear()
         self.table.new_collector()
+
+    def _reach(self, touched: Sequence[Slots], now_ms: EpochMs) -> None:
+        """Commits waited for log ends that the last collector did not live to read.
+
+        Until the new one has read some, those are known to be where the commits are at least: they
+        would be beyond them, and their groups unknown.
+        """
+        rows = np.unique(np.concatenate(touched)) if touched else np.zeros(0, np.intp)
+        latest, at = self.history.latest(), self.table.at[rows]
+        reached, known = latest.copy(), np.flatnonzero((at >= 0) & (latest[at] >= 0))
+        np.maximum.at(reached, at[known], self._live.windows.last_offset(rows[known]))
+        further = reached > latest
+        if further.any():
+            self.history.add(now_ms, reached, further)
+            self._live.topics = _reached(self._live.topics, reached)
+
+
+def _reached(topics: TopicColumns, log_end: Int64) -> TopicColumns:
+    """With these log ends; where no transaction was open, none is known to be."""
+    stable = np.where(topics.last_stable == topics.log_end, log_end, topics.last_stable)
+    return replace(topics, log_end=log_end, last_stable=stable)
 
 
 def _kept_elsewhere(report: Progress) -> GroupInfo:

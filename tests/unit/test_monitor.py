@@ -1060,6 +1060,26 @@ def test_before_the_skew_is_known_a_young_commit_is_not_ahead_of_the_log_end(
     assert story.verdict().rule is Rule.LAG_WITHIN_ALLOWED
 
 
+def test_a_collectors_death_before_log_ends_are_read_changes_no_verdict(story) -> None:
+    story.topics(t=1)
+    story.ends(t=[100])
+    story.commit(("g", "t", 0, 100))
+    story.rounds(60, t=[100])
+    well = story.verdict()
+    story.wait(2)
+    story.commit(("g", "t", 0, 140))
+
+    story.new_collector()
+    story.wait(1)
+    since = story.verdict()
+    story.topics(t=1)
+    story.ends(t=[150])
+    read = story.verdict()
+
+    assert well.rule is since.rule is Rule.LAG_WITHIN_ALLOWED
+    assert (since.known_lag, read.known_lag) == (0, 10)
+
+
 def test_a_commit_that_stays_ahead_of_the_log_end_is_found(story) -> None:
     story.topics(t=1)
     story.ends(t=[100])
