@@ -269,8 +269,7 @@ class _Seen(NamedTuple):
         """
         around = self.snapshot.around
         counted_ms = around.counted_ms(
-            *(np.array([self.row.window]), self._counts_from_ms),
-            *(np.array([self.now_ms]), self._absences),
+            *(self._gone_ms, self._counts_from_ms, np.array([self.now_ms]), self._absences)
         )
         return int(counted_ms[0])
 
@@ -279,9 +278,14 @@ class _Seen(NamedTuple):
         """When that is as long as the limit, if the row stays quiet; not before now."""
         limit_ms, around = np.array([self.row.limit_ms]), self.snapshot.around
         # a millisecond before it is longer
-        window = np.array([self.row.window])
-        at_ms = around.longer_at_ms(window, self._counts_from_ms, limit_ms, self._absences) - 1
+        at_ms = (
+            around.longer_at_ms(self._gone_ms, self._counts_from_ms, limit_ms, self._absences) - 1
+        )
         return max(self.now_ms, int(at_ms[0]))
+
+    @property
+    def _gone_ms(self) -> NDArray[np.int64]:
+        return self.snapshot.around.gone_ms(np.array([self.row.window]))
 
     @property
     def _counts_from_ms(self) -> NDArray[np.int64]:

@@ -837,9 +837,9 @@ CAUSES: Final[Sequence[CauseRow]] = (
     CauseRow(
         cause=CauseName.COMMITTED_BEYOND_END,
         meaning=(
-            "The committed offset is beyond the log end, an earlier one of its window is not, or "
-            "all of them came since lagwatch has watched; and the topic was not seen to be made "
-            "anew after them."
+            "The committed offset is beyond the log end, and the topic was not seen to be made "
+            "anew. An earlier commit of the window is within the log, or all of them were made "
+            "while lagwatch watched."
         ),
         find=_committed_beyond_end,
         sentence=(

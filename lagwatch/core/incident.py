@@ -222,9 +222,10 @@ class Incident:
     error_ms: EpochMs | None = None
     """When the ERROR began, if it was a WARNING before; None: it is none, or always was one."""
     worse_ms: EpochMs | None = None
-    """When the worse kind of trouble began that its notices name, if it had begun before that."""
+    """When that began which its notices name, if the incident had begun before it: a worse kind of
+    trouble, or one as severe as before a milder one."""
     again_ms: EpochMs | None = None
-    """When its trouble began again that had ended for a while; None: it has not ended so far."""
+    """When its trouble began again after a while without; None if it never ended."""
     notified: GroupStatus | None = None
     """Severity of the last notice; None: no notice was sent."""
     notified_ms: EpochMs | None = None

@@ -256,7 +256,7 @@ class _Rejoin(NamedTuple):
 
     at_most_ms: int
     left_ms: Int64 | None
-    """Since when there is nobody to come back; later than every instant: there is somebody."""
+    """When the last member went, see `Around.gone_ms`."""
 
     def after_ms(self, away_ms: Int64, back_ms: Int64) -> Int64:
         grace_ms: Int64 = np.minimum(_SHORT_REJOIN_MS + 4 * (back_ms - away_ms), self.at_most_ms)
@@ -544,7 +544,7 @@ class Around:
         return np.where(left_s > 0, left_s * 1000 - self.skew_ms, NEVER_MS)
 
     def counted_ms(
-        self, row: Slots, since_ms: Int64, now_ms: Int64, absences: "Sequence[Absence]"
+        self, gone_ms: Int64, since_ms: Int64, now_ms: Int64, absences: "Sequence[Absence]"
     ) -> Int64:
         """How much of a silence counts, without times in which Kafka or lagwatch was away.
 
@@ -552,13 +552,13 @@ class Around:
         taken off the silence before, see `uninterrupted_ms`, unless its members had gone long
         before. The time in which lagwatch did not run counts once it has run for five minutes.
         """
-        rejoin_ms, left_ms = self.limits.unsure_ms, self.gone_ms(row)
+        rejoin_ms = self.limits.unsure_ms
 
         def counted(without: Unwatched | None) -> Int64:
             ends = [since_ms, now_ms]
             stretches = [
                 uninterrupted_ms(
-                    *ends, *each, rejoin_ms=rejoin_ms, left_ms=left_ms, without=without
+                    *ends, *each, rejoin_ms=rejoin_ms, left_ms=gone_ms, without=without
                 )
                 for each in absences
             ]
@@ -572,10 +572,10 @@ class Around:
         return np.where(young, counted(left_out), counted(None))
 
     def longer_at_ms(
-        self, row: Slots, since_ms: Int64, than_ms: Int64 | int, absences: "Sequence[Absence]"
+        self, gone_ms: Int64, since_ms: Int64, than_ms: Int64 | int, absences: "Sequence[Absence]"
     ) -> Int64:
         """From when on `counted_ms` of a silence that goes on is longer than this."""
-        rejoin_ms, left_ms = self.limits.unsure_ms, self.gone_ms(row)
+        rejoin_ms = self.limits.unsure_ms
 
         def longer(without: Unwatched | None) -> Int64:
             instants = [
@@ -584,7 +584,7 @@ class Around:
                     than_ms,
                     *each,
                     rejoin_ms=rejoin_ms,
-                    left_ms=left_ms,
+                    left_ms=gone_ms,
                     without=without,
                 )
                 for each in absences
@@ -829,7 +829,9 @@ class Rows:
     @cached_property
     def quiet_ms(self) -> Int64:
         """The part of that silence that counts, see `Around.counted_ms`."""
-        return self.around.counted_ms(self.row, self._counted_since_ms, self.now_ms, self._absences)
+        return self.around.counted_ms(
+            self._gone_ms, self._counted_since_ms, self.now_ms, self._absences
+        )
 
     def quiet_longer(self, than_ms: Int64 | int) -> Bools:
         """Mask of rows with `quiet_ms` longer than this."""
@@ -837,7 +839,9 @@ class Rows:
 
     def _longer_at_ms(self, than_ms: Int64 | int) -> Int64:
         """From when on that is so, if the row stays quiet."""
-        return self.around.longer_at_ms(self.row, self._counted_since_ms, than_ms, self._absences)
+        return self.around.longer_at_ms(
+            self._gone_ms, self._counted_since_ms, than_ms, self._absences
+        )
 
     def there_for_ms(self, since_ms: Int64, than_ms: int) -> Int64:
         """When the partition has been there for longer than this since an instant.
@@ -851,6 +855,10 @@ class Rows:
     def _counted_since_ms(self) -> Int64:
         """Instant from which silence counts."""
         return self.around.counts_from_ms(self.row, self.quiet_since_ms)
+
+    @cached_property
+    def _gone_ms(self) -> Int64:
+        return self.around.gone_ms(self.row)
 
     @cached_property
     def _absences(self) -> "tuple[Absence, Absence]":
@@ -892,7 +900,7 @@ class Rows:
         So that its group has the time to rejoin: a consumer that was started while its broker was
         frozen for a minute was seen to hold its partition 280 s after that.
         """
-        rejoin = _Rejoin(self.limits.unsure_ms, self.around.gone_ms(self.row))
+        rejoin = _Rejoin(self.limits.unsure_ms, self._gone_ms)
         moved_ms = self.around.pace.moved_ms[self.row]
         within_ms: Int64 = np.zeros(self.size, np.int64)
         for away_ms, back_ms, *_ in self._absences:

@@ -191,9 +191,8 @@ class RoundChanges:
         if decided.decision.event is NoticeEvent.CLOSE:
             found |= self._without_offsets(decided)
             found |= _lost_in_all(decided)
+            found |= _breaks(decided)
             found |= {"unseen_s": decided.unseen_ms / 1000} if decided.unseen_ms else {}
-            ended = decided.before.incident
-            found |= {"with_breaks": True} if ended is not None and ended.again_ms else {}
         if decided.gone_ms is not None:
             found |= {"removed": True} if decided.removed else self._departed(decided)
             found["ended_ms"] = min(decided.gone_ms, self._snapshot.at_ms)
@@ -323,6 +322,12 @@ def _eased(decided: Decided) -> Json:
     if until_ms is None or not kinds:
         return {}
     return {"eased": kind_words(kinds), "eased_ms": until_ms}
+
+
+def _breaks(decided: Decided) -> Json:
+    """Was the group of an incident that has ended well for a while in between?"""
+    incident = decided.before.incident
+    return {"with_breaks": True} if incident is not None and incident.again_ms else {}
 
 
 def _lost_in_all(decided: Decided) -> Json:

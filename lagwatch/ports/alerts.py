@@ -52,7 +52,7 @@ class IncidentRecord:
     bad.
     """
     again_ms: int | None
-    """When it began again that had ended for a while; None: it has not ended so far."""
+    """When it began again after a while without; None if it never ended."""
     opened_ms: int
     closed_ms: int | None
     notified_ms: int | None

@@ -305,7 +305,7 @@ class TestUse:
             ["pay-client2", 1],
         ]
 
-    def test_the_strip_is_unknown_where_a_quarter_or_more_was_not_recorded(
+    def test_the_strip_is_unknown_where_more_than_a_quarter_was_not_recorded(
         self, browser: Browser, scene: Scene
     ) -> None:
         browser.open(scene.lagwatch.base)

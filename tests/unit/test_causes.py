@@ -170,6 +170,12 @@ LOOP: Final = [
 HELD: Final = (("held_for_ms", 700_000), ("interrupted", 1))
 BACK: Final = (("offset_before", 500), ("committed_offset", 20))
 BEYOND: Final = (("committed_offset", 900), ("log_end_offset", 200))
+FIRST_BEYOND: Final = Part(
+    rule=Rule.AHEAD_OF_LOG_END,
+    offset=900,
+    committed_ago_s=10,
+    evidence=(("committed_offset", 900), ("log_end_offset", 90)),
+)
 BELOW_START: Final = (("lost_messages", 80), ("committed_offset", 20), ("log_start_offset", 100))
 WAITS: Final = (("last_stable_offset", 170), ("transaction_age_ms", 9_000), ("producer_id", 7))
 MARKS: Final = (("current_lag", 51), ("committed_offset", 51), ("log_end_offset", 102))
@@ -242,12 +248,7 @@ NAMED: Final[dict[str, tuple[Case, CauseName, Certainty]]] = {
     ),
     "an offset beyond the log end was committed after the topic was made anew": (
         told(
-            Part(
-                rule=Rule.AHEAD_OF_LOG_END,
-                offset=900,
-                committed_ago_s=10,
-                evidence=(("committed_offset", 900), ("log_end_offset", 90)),
-            ),
+            FIRST_BEYOND,
             events=[event(EventName.TOPIC_RECREATED, topic="orders")],
         ),
         CauseName.TOPIC_RECREATED,
@@ -263,12 +264,7 @@ NAMED: Final[dict[str, tuple[Case, CauseName, Certainty]]] = {
     ),
     "its first commit since lagwatch has watched is beyond the log end": (
         told(
-            Part(
-                rule=Rule.AHEAD_OF_LOG_END,
-                offset=900,
-                committed_ago_s=10,
-                evidence=(("committed_offset", 900), ("log_end_offset", 90)),
-            ),
+            FIRST_BEYOND,
             watched_ms=NOW_MS - 3_600_000,
         ),
         CauseName.COMMITTED_BEYOND_END,

@@ -194,7 +194,7 @@ def unknown_because(
 ) -> dict[str, str]:
     """Why partitions of these groups are unknown, by group; of several reasons the commonest.
 
-    `1 of 3 partitions unknown: …` where others are known: it stands beside what is wrong with them.
+    Where other partitions are known it says how many are not: `1 of 3 partitions unknown: …`.
     """
     found: dict[str, str] = {}
     for group in smallest(_not_known(newest(queries, cluster), groups), most_partitions):

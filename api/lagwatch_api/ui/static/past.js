@@ -136,14 +136,15 @@ export class Past {
     if (!points.length) this.clear();
     else {
       const marks = events.filter((event) => event.event !== "group_status");
-      const empty = betweenSamples(points).map((is) => (is ? undefined : null)); // the line goes on, or ends
+      const between = betweenSamples(points);
+      const empty = between.map((is) => (is ? undefined : null)); // the line goes on, or ends
       this.#chart.show(
         [
           points.map((point) => point.at_ms / 1000),
           points.map((point, nth) => point.lag_max ?? point.total_lag ?? point.lag ?? empty[nth]),
           points.map((point, nth) => point.time_lag_max_s ?? point.time_lag_s ?? empty[nth]),
         ],
-        { bands: bands(points), marks: marks.map((event) => ({ at: event.at_ms / 1000, strong: event.event === "deployment" })) },
+        { bands: bands(points, between), marks: marks.map((event) => ({ at: event.at_ms / 1000, strong: event.event === "deployment" })) },
       );
     }
     this.#list(events);
@@ -166,8 +167,7 @@ function known(points) {
  * The verdict from each point on; UNKNOWN where nothing was recorded, or more than a quarter is missing.
  * The first and the last point may have begun before the time that is shown, or go on.
  */
-export function bands(points) {
-  const between = betweenSamples(points);
+export function bands(points, between = betweenSamples(points)) {
   const few = ({ samples }, nth) => {
     const around = points.slice(Math.max(0, nth - NEAR), nth + NEAR + 1).map((point) => point.samples ?? 0);
     const usual = Math.max(...around);
