@@ -10,6 +10,8 @@ from lagwatch.core.words import duration
 
 STANDSTILL_S: Final = 15.0
 """More between two looks: lagwatch did not run. Data are stale after so long, too."""
+_PAUSE: Final = 400
+"""Times what a round took: a quarter of a per cent of a core."""
 
 
 class Clock(Protocol):
@@ -33,6 +35,27 @@ class SystemClock:
 
     async def sleep(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
+
+
+class Cadence:
+    """When something is due again: so long after it began last, and later where it takes long."""
+
+    def __init__(self, clock: Clock, *, least_s: float, most_s: float) -> None:
+        """What takes long is put off up to `most_s`, if that is longer than `least_s`."""
+        self._clock = clock
+        self._least_s = least_s
+        self._most_s = most_s
+        self._due_s = clock.monotonic_s()
+
+    def ended(self, began_s: float) -> float:
+        """Note that it has just ended; returns how many seconds it took."""
+        took_s = self._clock.monotonic_s() - began_s
+        self._due_s = began_s + max(self._least_s, min(_PAUSE * took_s, self._most_s))
+        return took_s
+
+    def due_in_s(self) -> float:
+        """Seconds until then; 0 or less if it is due."""
+        return self._due_s - self._clock.monotonic_s()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,9 @@
 """The serving process: builds everything from the configuration, starts in order, stops in reverse.
 
 One event loop owns all state. Per cluster one task takes the collector's reports in and one judges
-at least every `evaluator.interval_s`; the HTTP server only ever reads the snapshots. An unexpected
-error in one part, as the monitor of a cluster, ends no other: see `lagwatch.parts`.
+at least every `evaluator.interval_s`, or less often if that takes long; the HTTP server only ever
+reads the snapshots. An unexpected error in one part, as the monitor of a cluster, ends no other:
+see `lagwatch.parts`.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ import uvloop
 
 from lagwatch import __version__, log
 from lagwatch.access import AccessControl
-from lagwatch.clock import Clock, Standstill, Standstills, SystemClock
+from lagwatch.clock import Cadence, Clock, Standstill, Standstills, SystemClock
 from lagwatch.collector.supervisor import CollectorSupervisor
 from lagwatch.config.burrow import BurrowView
 from lagwatch.config.settings import Settings
@@ -105,6 +106,7 @@ _HISTORY_STOP_S = 1.5
 _CHECKPOINT_STOP_S = 1.5
 _SEED_LOOK_S = 0.1
 _STANDSTILL_LOOK_S = 1.0
+_TRIM_EVERY_S = 30.0
 _STANDSTILL_SHOWN_MS = 3_600_000
 """For so long `/readyz` says that lagwatch did not run."""
 _CHECKPOINT_TRIES = 2
@@ -166,6 +168,8 @@ class Service:
             clock,
             read={name: cluster.progress for name, cluster in settings.clusters.items()},
         )
+        self._judging = {name: self._cadence(name) for name in settings.clusters}
+        self._trimmed_s = 0.0
         self._reload_problem = ""
         self._standstills = Standstills(clock)
         self._stood_still: Standstill | None = None
@@ -466,7 +470,7 @@ class Service:
         async for report in self.supervisors[cluster].reports():
             if monitor.apply(report, self._clock.now_ms()):
                 self._round(monitor)
-                give_back()
+                self._trim()
             if isinstance(report, Commits):
                 # a backlog is one report after another: let requests in between
                 await asyncio.sleep(0)
@@ -479,7 +483,23 @@ class Service:
             while self.alerts is not None and cluster in self.alerts.unfinished:
                 await asyncio.sleep(0)  # others run between the parts of a storm
                 self._decide(monitor.snapshot)
-            await self._clock.sleep(self._settings.evaluator.interval_s)
+            # a report may make a round meanwhile
+            while (pause_s := self._judging[cluster].due_in_s()) > 0:
+                await self._clock.sleep(pause_s)
+
+    def _cadence(self, cluster: str) -> Cadence:
+        """At least as often as log ends come, and twice in an interval of the history."""
+        most_s = self._settings.clusters[cluster].log_end_interval_s
+        if self._settings.history.store != "none":
+            most_s = min(most_s, self._settings.history.interval_s / 2)
+        return Cadence(self._clock, least_s=self._settings.evaluator.interval_s, most_s=most_s)
+
+    def _trim(self) -> None:
+        """Give free memory back now and then: looking for it takes as long as a round."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._trimmed_s >= _TRIM_EVERY_S:
+            self._trimmed_s = now_s
+            give_back()
 
     async def _seed(self, cluster: str, history: "History") -> None:
         """Once: tell from the stored history since when those wait that were behind at the start.
@@ -543,11 +563,11 @@ class Service:
 
     def _judged(self, monitor: ClusterMonitor) -> ClusterSnapshot | None:
         """Judge; None before the first complete round: verdicts on half the commits are wrong."""
-        if not monitor.complete:
-            return None
         began_s = self._clock.monotonic_s()
-        snapshot = monitor.judge(self._clock.now_ms())
-        self.metrics.judged(monitor.cluster, self._clock.monotonic_s() - began_s)
+        snapshot = monitor.judge(self._clock.now_ms()) if monitor.complete else None
+        took_s = self._judging[monitor.cluster].ended(began_s)
+        if snapshot is not None:
+            self.metrics.judged(monitor.cluster, took_s)
         return snapshot
 
 

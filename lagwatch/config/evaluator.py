@@ -11,7 +11,13 @@ from lagwatch.core.model import RuleSet
 class EvaluatorSettings(Section):
     """How groups are judged. One evaluation judges all groups of a cluster."""
 
-    interval_s: Interval = Field(default=2.0, description="seconds between two evaluations")
+    interval_s: Interval = Field(
+        default=2.0,
+        description=(
+            "seconds between two evaluations; where they take long, up to `log_end_interval_s`, "
+            "but not more than half of `history.interval_s`"
+        ),
+    )
     rules: RuleSet = Field(
         default=RuleSet.LAGWATCH,
         description=("rule set: `lagwatch`, or `burrow` for exactly Burrow's verdicts"),

@@ -9,7 +9,7 @@ from lagwatch.clock import Clock
 from lagwatch.core.model import EpochMs
 from lagwatch.errors import SourceError
 from lagwatch.pollers.loop import EndsRound, Int64, Listener, PartitionEnds, Send
-from lagwatch.pollers.quiet import FEW_PARTITIONS, WHOLE_EVERY_S, QuietPartitions
+from lagwatch.pollers.quiet import FEW_PARTITIONS, QuietPartitions, whole_every_s
 from lagwatch.pollers.topics import TopicPoller
 from lagwatch.ports.kafka import LogEndRound, LogEndSource, TopicListing
 from lagwatch.ports.reports import LogEnds, SourceKind
@@ -153,7 +153,7 @@ class LogEndPoller:
 
     def _whole_due(self, partitions: int) -> bool:
         passed_s = self._clock.monotonic_s() - self._log_start_s
-        return partitions <= FEW_PARTITIONS or passed_s >= WHOLE_EVERY_S
+        return partitions <= FEW_PARTITIONS or passed_s >= whole_every_s(partitions)
 
     def _went_back(self, log_end: Int64) -> bool:
         """A log that got shorter: the topic may be another one under the same name."""

@@ -19,14 +19,28 @@ from lagwatch.pollers.loop import EndsRound, Int64
 from lagwatch.pollers.renumber import rows_before
 from lagwatch.ports.kafka import TopicListing
 
-WHOLE_EVERY_S: Final = 30.0
-"""Between two rounds that ask for everything, log starts included: these move by retention only,
-which Kafka looks after every few minutes."""
-RESTS_AFTER_S: Final = 16 * WHOLE_EVERY_S
-"""A stretch without samples counts until it is a sixteenth of its age (`LogEndHistory`): so each
-partition has one such stretch at a time."""
 FEW_PARTITIONS: Final = 2_000
 """Up to here every round asks for everything: it costs little."""
+_WHOLE_AT_LEAST_S: Final = 30.0
+_WHOLE_AT_MOST_S: Final = 120.0
+_ASKED_PER_S: Final = 150
+"""Partitions that rest, on average: about half a per cent of a core."""
+_STRETCHES: Final = 16
+"""A stretch without samples counts until it is a sixteenth of its age (`LogEndHistory`): so each
+partition has one such stretch at a time."""
+
+
+def whole_every_s(partitions: int) -> float:
+    """Seconds between two rounds that ask for everything in a cluster of so many partitions.
+
+    Log starts included: these move by retention only, which Kafka looks after every few minutes.
+    """
+    return min(max(_WHOLE_AT_LEAST_S, partitions / _ASKED_PER_S), _WHOLE_AT_MOST_S)
+
+
+def rests_after_s(partitions: int) -> float:
+    """Seconds without message, commit or open transaction until one of so many rests."""
+    return _STRETCHES * whole_every_s(partitions)
 
 
 class QuietPartitions:
@@ -51,7 +65,9 @@ class QuietPartitions:
         now_s = self._clock.monotonic_s()
         self._note_commits(now_s)
         is_open = (self._log_end < 0) | (self._last_stable < self._log_end)
-        wanted: NDArray[np.bool_] = is_open | (now_s - self._moved_s < RESTS_AFTER_S)
+        wanted: NDArray[np.bool_] = is_open | (
+            now_s - self._moved_s < rests_after_s(self._log_end.size)
+        )
         wanted[self._heads] = True
         return None if wanted.all() else wanted
 

@@ -19,7 +19,12 @@ from lagwatch.pollers.known import KeyRows, LastOffsets
 from lagwatch.pollers.log_ends import LogEndPoller
 from lagwatch.pollers.loop import PollLoop, PollPace, Wake
 from lagwatch.pollers.offsets_topic import HOLD_S, Tombstones
-from lagwatch.pollers.quiet import FEW_PARTITIONS, RESTS_AFTER_S, WHOLE_EVERY_S, QuietPartitions
+from lagwatch.pollers.quiet import (
+    FEW_PARTITIONS,
+    QuietPartitions,
+    rests_after_s,
+    whole_every_s,
+)
 from lagwatch.pollers.surroundings import Surroundings
 from lagwatch.pollers.topics import TopicPoller
 from lagwatch.ports.kafka import (
@@ -471,6 +476,8 @@ class Resting:
         return self.ends.asked[before:]
 
 
+WHOLE_EVERY_S = whole_every_s(FEW_PARTITIONS + 1)
+RESTS_AFTER_S = rests_after_s(FEW_PARTITIONS + 1)
 Asked = tuple[bool, list[int] | None]
 WHOLE: Asked = (True, None)
 HEARTBEAT: Asked = (False, [0])
@@ -489,6 +496,19 @@ def test_partitions_that_rest_are_asked_for_every_thirty_seconds() -> None:
     assert reported.log_end.tolist() == scene.ends.ends, (
         "what is not asked for is reported as it was"
     )
+
+
+def test_more_partitions_are_asked_for_less_often() -> None:
+    assert [whole_every_s(each) for each in (2_001, 4_500, 9_000, 18_000, 1_000_000)] == [
+        *(30, 30, 60, 120, 120),
+    ]
+    many = 9_000
+    scene = Resting(many)
+    scene.rounds(rests_after_s(many))
+
+    asked = scene.rounds(2 * whole_every_s(many))
+
+    assert sorted(asked, key=str) == [HEARTBEAT] * 22 + [WHOLE] * 2
 
 
 def test_before_they_have_rested_for_long_every_round_asks_for_all() -> None:
