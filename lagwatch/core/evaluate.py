@@ -1,13 +1,13 @@
 """From windows and log ends to one immutable snapshot: partition verdicts, then group verdicts."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import fields
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.grouped import Grouped
-from lagwatch.core.judged import Inputs, Judged, window_columns
+from lagwatch.core.judged import Follow, Inputs, Judged, window_columns
 from lagwatch.core.layout import Layout, RowIds, lay_out
 from lagwatch.core.model import EpochMs, GroupInfo, Member
 from lagwatch.core.snapshot import ClusterSnapshot, GroupColumns, RowColumns, TopicColumns
@@ -28,16 +28,22 @@ class Evaluation:
         """Positions of the rows that the last round judged; None: all."""
         return self._judged.changed
 
-    def round(self, seen: Inputs, *, touched: Rows, whole: bool) -> Iterator[None]:
+    def round(
+        self, seen: Inputs, *, touched: Rows, whole: bool, follow: Follow
+    ) -> Generator[None, None, Inputs]:
         """Judge as of `seen.now_ms`; pauses between blocks of rows, see `Judged.round`.
 
         Args:
             seen: the inputs of the round.
             touched: stored rows that changed since the last round.
             whole: judge all rows.
+            follow: adds what follows from the verdicts.
+
+        Returns:
+            The inputs with that.
         """
         self._number += 1
-        return self._judged.round(seen, touched=touched, whole=whole)
+        return self._judged.round(seen, touched=touched, whole=whole, follow=follow)
 
     def snapshot(
         self,

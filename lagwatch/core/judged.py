@@ -6,9 +6,9 @@ each row when its verdict can change by itself. All rows are judged when somethi
 depend on. The result is the same as if all rows were judged in every round.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, fields
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ Int8 = NDArray[np.int8]
 Bools = NDArray[np.bool_]
 Index = NDArray[np.integer]
 Column = NDArray[np.integer]
+Follow: TypeAlias = Callable[["Inputs", "Judged"], tuple["Inputs", Index]]
+"""Adds to the inputs what follows from the verdicts of a round, and names the stored rows whose
+verdict that may change."""
 
 _DUE_NOW: Final = -1
 _TYPES: Final = {
@@ -109,10 +112,13 @@ class Judged:
         """True if the round is one of those of which everything is judged as well."""
         return self.compares_every > 0 and self._rounds % self.compares_every == 0
 
-    def round(self, seen: Inputs, *, touched: Index, whole: bool) -> Iterator[None]:
+    def round(
+        self, seen: Inputs, *, touched: Index, whole: bool, follow: Follow
+    ) -> Generator[None, None, Inputs]:
         """Judge what may have changed; pauses between blocks of rows.
 
-        Until it has ended nothing that it looks at may change.
+        Until it has ended nothing that it looks at may change. Returns the inputs with what
+        follows from them: see `Follow`.
         """
         touched = np.concatenate((touched, self._again))
         if not looks_at_windows(TABLES[seen.rules]):
@@ -124,11 +130,17 @@ class Judged:
         for part in _parts(seen, chosen):
             again.append(self._judge(seen, part))
             yield
+        seen, late = follow(seen, self)
+        place = np.unique(self._place[late]).astype(np.intp)
+        if place.size:
+            again.extend(self._judge(seen, part) for part in _parts(seen, place))
+            chosen = None if chosen is None else np.union1d(chosen, place)
         self._join_readable()
         self._rounds += 1
         if self.compared:
             self._compare(seen)
         self._remember(seen, chosen, np.concatenate(again))
+        return seen
 
     def _follow(self, layout: Layout) -> None:
         """Bring the columns into the order of a new layout; rows that are new to it are due."""

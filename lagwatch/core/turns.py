@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN
-from lagwatch.core.rows import FRESH_STEPS, Turns, no_turns
-from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.core.rows import FRESH_STEPS, Around, Turns, no_turns
+from lagwatch.core.snapshot import RowColumns
 
 NOBODY: Final = -1
 """Holder of a partition that no member holds, or whose member holds no other one."""
 
 
-def follow(before: Turns, snapshot: ClusterSnapshot, holder: NDArray[np.int32]) -> Turns:
+def follow(before: Turns, rows: RowColumns, around: Around, holder: NDArray[np.int32]) -> Turns:
     """Which rows wait now.
 
     A member counts as at work on a backlog while it reads a partition whose oldest unread message
@@ -26,11 +26,11 @@ def follow(before: Turns, snapshot: ClusterSnapshot, holder: NDArray[np.int32]) 
     ago as it takes to call it stalled at the earliest.
 
     Args:
-        before: the result for the snapshot before.
-        snapshot: the newest verdicts.
+        before: the result of the round before.
+        rows: the newest verdicts.
+        around: what they were made from.
         holder: a number by stored row, the same for all partitions of a member; see `NOBODY`.
     """
-    rows, around = snapshot.rows, snapshot.around
     limits = around.limits
     behind = np.flatnonzero(rows.readable_lag > 0)
     row = rows.window[behind]

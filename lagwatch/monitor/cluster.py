@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import structlog
@@ -508,7 +509,8 @@ class ClusterMonitor:
         touched, whole = np.concatenate(self._live.touched), self._live.whole
         self._live.touched.clear()
         self._live.whole = False
-        yield from self._evaluation.round(seen, touched=touched, whole=whole)
+        follow = partial(self._live.follow_turns, fresh=fresh)
+        seen = yield from self._evaluation.round(seen, touched=touched, whole=whole, follow=follow)
         judged = self._evaluation.snapshot(
             self.cluster,
             seen,
@@ -539,7 +541,6 @@ class ClusterMonitor:
                 self.snapshot, now_ms, self._evaluation.changed, held=held
             )
             self._live.touched.append(seen_lags)
-            self._live.follow_turns(self.snapshot)
 
     def _around(self, known_ms: EpochMs) -> Around:
         skew_ms = self.skew.corrected_ms

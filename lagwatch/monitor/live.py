@@ -1,9 +1,12 @@
 """The live state of one cluster: its columns by row and partition, and the rows in them."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.evaluate import Layout, lay_out
+from lagwatch.core.judged import Inputs, Judged
 from lagwatch.core.lags import Lags
 from lagwatch.core.log_end import LogEndHistory
 from lagwatch.core.model import UNKNOWN, EpochMs, Membership, RuleSet
@@ -135,12 +138,22 @@ class LiveState:
         cells = newest, rows
         self.past_lags.take(rows, self.windows.lag[cells], self.windows.commit_ms[cells], now_ms)
 
-    def follow_turns(self, snapshot: ClusterSnapshot) -> None:
-        """Which partitions wait while their members read others; for the next round."""
-        if self.settings.rules is RuleSet.BURROW:
-            return
-        before, self.turns = self.turns, follow(self.turns, snapshot, self.groups.holder)
-        self.touched.append(np.setdiff1d(self.turns.row, before.row))
+    def follow_turns(
+        self, seen: Inputs, judged: Judged, *, fresh: bool
+    ) -> tuple[Inputs, NDArray[np.integer]]:
+        """Add which partitions wait while their members read others, and which do so only now.
+
+        In the same round: after a start nothing is known of it before, and a partition whose turn
+        has just ended would be stopped for a moment. While data are not `fresh` who waited waits.
+        """
+        if self.settings.rules is RuleSet.BURROW or not fresh:
+            return seen, np.zeros(0, np.intp)
+        before, around = self.turns, seen.around
+        rows = judged.rows(seen, self.topics.read_ms)
+        self.turns = follow(before, rows, around, self.groups.holder)
+        facts = replace(around.facts, turns=self.turns)
+        new = np.setdiff1d(self.turns.row, before.row)
+        return replace(seen, around=replace(around, facts=facts)), new
 
     def recycle(self) -> None:
         """Clear the columns of rows that were freed, so that they can be used again."""
