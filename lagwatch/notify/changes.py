@@ -175,10 +175,7 @@ class RoundChanges:
 
     def _of_incident(self, decided: Decided) -> Json:
         """What the verdict of a notice holds beside that of its group."""
-        found: dict[str, Any] = {}
-        healed_ms = decided.before.good_since_ms
-        if decided.decision.reason in _HEALED and healed_ms is not None:
-            found["ended_ms"] = healed_ms
+        found = _healed(decided, self._now_ms)
         if decided.lost:
             found |= {"lost": decided.lost, "lost_ms": decided.lost_ms}
             if decided.lost_at_most:
@@ -322,6 +319,15 @@ def _eased(decided: Decided) -> Json:
     if until_ms is None or not kinds:
         return {}
     return {"eased": kind_words(kinds), "eased_ms": until_ms}
+
+
+def _healed(decided: Decided, now_ms: int) -> dict[str, Any]:
+    """Since when the group is well, and when lagwatch had looked before if it did not see it."""
+    if decided.decision.reason not in _HEALED:
+        return {}
+    found = {"ended_ms": decided.before.good_since_ms or now_ms}
+    after_ms = decided.good_after_ms
+    return found if after_ms is None else {**found, "ended_after_ms": after_ms}
 
 
 def _breaks(decided: Decided) -> Json:

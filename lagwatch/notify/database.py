@@ -122,12 +122,14 @@ _ADDED_TO_INCIDENTS: Final = (
     ("error_ms", "INTEGER"),
     ("worse_ms", "INTEGER"),
     ("again_ms", "INTEGER"),
+    ("good_ms", "INTEGER"),
 )
 """Columns that it leaves alone, too. `held_ms`: since when the end is held back by a mute;
 `commit_ms`, `alive_ms`: the last signs of life of the group when the incident was written; `bad`:
 when each of its partitions was last seen bad; `lost`: messages lost, as the last notice says;
 `error_ms`, `worse_ms`: when it became an ERROR, and of a worse kind, if it was neither at first;
-`again_ms`: when its trouble began again after a while without."""
+`again_ms`: when its trouble began again after a while without; `good_ms`: since when the group of
+an open one is good."""
 
 _OLD_TABLES: Final = ("incidents", "transitions", "messages", "notices", "mutes")
 

@@ -11,7 +11,7 @@ from math import inf
 from typing import Final
 
 from lagwatch.clock import STANDSTILL_S
-from lagwatch.core.incident import QUIET, Graded, Policy, Reason, State, step
+from lagwatch.core.incident import QUIET, Decision, Graded, Policy, Reason, State, step
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.words import counted
 from lagwatch.notify.dispatch import DeliveryCounts
@@ -217,7 +217,9 @@ class OwnIncidents:
             opened_ms=incident.opened_ms,
             at_ms=now_ms,
             url="",
-            verdict=nothing_known(cluster, name, now_ms) | {"problem": problem, "why": why},
+            verdict=nothing_known(cluster, name, now_ms)
+            | {"problem": problem, "why": why}
+            | _ended(before, decision),
         )
         return Change(
             incident=identity,
@@ -233,6 +235,13 @@ class OwnIncidents:
             listeners=listeners,
             as_burrow=False,
         )
+
+
+def _ended(before: State, decision: Decision) -> dict[str, int]:
+    """When it was well again: some time before the incident ends."""
+    if decision.reason is not Reason.HEALED or before.good_since_ms is None:
+        return {}
+    return {"ended_ms": before.good_since_ms}
 
 
 def _of_removed(change: Change) -> Change:

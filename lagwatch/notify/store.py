@@ -81,6 +81,8 @@ class Marks(NamedTuple):
     """Since when its group is good, if a mute holds its end back."""
     again_ms: int | None = None
     """When its trouble began again."""
+    good_ms: int | None = None
+    """Since when its group is good."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,12 +227,13 @@ class IncidentStore:
     def mark(self, marks: Mapping[str, Marks]) -> None:
         """Store the marks of open incidents, which no decision changes.
 
-        Without them a restart during a mute would say that the group has only just recovered, and
-        a group that was well in between would be in trouble since before.
+        Without them a restart would say that the group has only just recovered, and a group that
+        was well in between would be in trouble since before.
         """
         self._database.write(
             lambda connection: connection.executemany(
-                "UPDATE incidents SET held_ms = ?, again_ms = ? WHERE id = ? AND closed_ms IS NULL",
+                "UPDATE incidents SET held_ms = ?, again_ms = ?, good_ms = ?"
+                " WHERE id = ? AND closed_ms IS NULL",
                 [(*each, incident) for incident, each in marks.items()],
             )
         )
@@ -453,7 +456,8 @@ def _end_not_readable(
         "UPDATE incidents SET about = ?, severity = ?, since_ms = ?, since_at_least = 1,"
         " opened_ms = ?, closed_ms = ?, told = NULL, held_back = NULL, held_ms = NULL,"
         " quiet_until_ms = NULL, summary = '{}', payload = NULL, named = NULL, bad = NULL,"
-        " error_ms = NULL, worse_ms = NULL, again_ms = NULL WHERE number = ?",
+        " error_ms = NULL, worse_ms = NULL, again_ms = NULL, good_ms = NULL"
+        " WHERE number = ?",
         (
             *(notice.about.value, severity, notice.since_ms, notice.opened_ms, now_ms),
             number,
@@ -545,7 +549,7 @@ def _kept(row: sqlite3.Row) -> Kept:
         held_back = None if row["held_back"] is None else Reason(row["held_back"])
         state = State(
             incident=incident,
-            good_since_ms=held_ms,
+            good_since_ms=_instant(row["good_ms"]) if held_ms is None else held_ms,
             held_back=held_back if held_ms is None else Reason.HELD_BY_MUTE,
             quiet_until_ms=_instant(row["quiet_until_ms"]),
         )

@@ -30,6 +30,15 @@ class Unseen:
         self._gaps.append((before_ms, now_ms))
         return before_ms, now_ms
 
+    def before_ms(self, seen_ms: int) -> int | None:
+        """When was the last look before a first one, if nothing was seen in between; else None."""
+        ends = (
+            began_ms
+            for began_ms, ended_ms in self._gaps
+            if ended_ms <= seen_ms <= ended_ms + LONGEST_ROUND_MS
+        )
+        return max(ends, default=None)
+
     def within_ms(self, from_ms: int, until_ms: int) -> int:
         """How long nothing was seen between two instants."""
         return sum(

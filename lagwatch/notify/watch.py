@@ -167,6 +167,8 @@ class Decided:
     begun_anew: bool
     """What was in trouble lost its offsets, and has committed others since."""
     unseen_ms: int
+    good_after_ms: int | None
+    """The group was good when lagwatch looked again; this is when it had looked before."""
     """For how long of its trouble nothing was seen of the cluster."""
 
 
@@ -257,7 +259,9 @@ class Watch:
     def marks(self) -> dict[str, Marks]:
         """Those of incidents that have any."""
         found = {
-            each.incident: Marks(each.state.held_ms, each.state.incident.again_ms)
+            each.incident: Marks(
+                each.state.held_ms, each.state.incident.again_ms, each.state.good_since_ms
+            )
             for each in self._tracked.values()
             if each.state.incident is not None
         }
@@ -461,6 +465,7 @@ class Watch:
             unseen_ms=0
             if before.incident is None
             else self._unseen.within_ms(before.incident.as_bad_ms, now_ms),
+            good_after_ms=self._unseen.before_ms(before.good_since_ms or now_ms),
         )
 
     def _since_ms(self, graded: Graded) -> EpochMs | None:

@@ -353,7 +353,7 @@ def lasted(notice: Notice) -> str:
     """Duration of the incident so far."""
     lasted_s = max(0, _ended_ms(notice) - notice.since_ms) // 1000
     bound = "at least " if notice.since_at_least else ""
-    if notice.verdict.get("gone_after_ms"):
+    if _ended_after_ms(notice):
         bound = "about " if bound else "at most "
     return f"{bound}{duration(lasted_s)}"
 
@@ -363,7 +363,7 @@ def _span(notice: Notice) -> str:
     began = instant(notice.since_ms, notice.zone)
     began = f"{began} or before" if notice.since_at_least else began
     ended = instant(_ended_ms(notice), notice.zone)
-    if after_ms := notice.verdict.get("gone_after_ms"):
+    if after_ms := _ended_after_ms(notice):
         after = instant(max(after_ms, notice.since_ms), notice.zone)
         ended = f"between {after} and {ended}"
     return f"{began} to {ended}"
@@ -372,6 +372,12 @@ def _span(notice: Notice) -> str:
 def _ended_ms(notice: Notice) -> int:
     """When the incident ended: before its notice, which waits until that has lasted."""
     return int(notice.verdict.get("ended_ms") or notice.at_ms)
+
+
+def _ended_after_ms(notice: Notice) -> int:
+    """When lagwatch looked last before an end that it did not see; 0: it saw it."""
+    verdict = notice.verdict
+    return int(verdict.get("gone_after_ms") or verdict.get("ended_after_ms") or 0)
 
 
 def instant(at_ms: float, zone: str = "UTC") -> str:

@@ -225,7 +225,43 @@ def test_the_end_of_an_incident_says_for_how_long_of_it_nothing_was_seen(tmp_pat
 
     ended = receiver.notices[-1]
     assert ended["event"] == "close"
-    assert ended["verdict"]["unseen_s"] == pytest.approx(1_800, abs=70)
+    verdict = ended["verdict"]
+    assert verdict["unseen_s"] == pytest.approx(1_800, abs=70)
+    assert verdict["ended_ms"] - verdict["ended_after_ms"] == pytest.approx(1_800_000, abs=70_000)
+
+
+def test_a_group_that_was_well_before_a_restart_was_so_since_then(tmp_path: Path) -> None:
+    clock = ShiftedClock()
+    later = tmp_path / "later"
+    with receiving() as receiver:
+        fleet = Fleet(["billing"], clock)
+        with running(_patient(tmp_path, receiver), clock) as before:
+            fleet.fail("billing")
+            before.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 1 and before.idle(), "the opening")
+            for _ in range(12):
+                fleet.pass_time(10)
+                before.sees(fleet)
+            fleet.heal("billing")
+            before.sees(fleet)
+            healed_ms = clock.now_ms()
+            shutil.copytree(tmp_path, later)
+        clock.ahead_ms += 180_000
+        with running(_patient(later, receiver), clock) as after:
+            while len(receiver.notices) < 2:
+                after.sees(fleet)
+                fleet.pass_time(10)
+
+    verdict = receiver.notices[-1]["verdict"]
+    assert verdict["ended_ms"] == pytest.approx(healed_ms, abs=2_000)
+    assert "ended_after_ms" not in verdict, "that was seen"
+
+
+def _patient(folder: Path, receiver: Receiver) -> Settings:
+    text = (
+        f'[alerts.policies.all]\nclose_for_s = 60\n[alerts.webhook.hook]\nurl = "{receiver.url}"\n'
+    )
+    return alert_settings(folder, text)
 
 
 def _budget(folder: Path, receiver: Receiver) -> Settings:

@@ -346,6 +346,17 @@ def test_what_is_left_to_read_is_a_lower_bound_where_a_part_is_unknown(lag, left
     assert "keeps up again" not in text(closed)
 
 
+def test_an_end_that_was_not_seen_is_at_the_latest_when_lagwatch_looked_again() -> None:
+    began_ms = STOPPED.since_ms
+    ends = {"ended_ms": began_ms + 900_000, "ended_after_ms": began_ms + 600_000}
+    verdict = {**STOPPED.verdict, "status": "OK", **ends}
+    closed = replace(STOPPED, event=NoticeEvent.CLOSE, reason="healed", verdict=verdict)
+
+    assert "after at most 15 min" in headline(closed)
+    assert "between " in text(closed)
+    assert "after about 15 min" in headline(replace(closed, since_at_least=True))
+
+
 def test_what_is_unknown_now_says_so() -> None:
     unknown = {**NOW, "total_lag": None, "time_lag_s": None}
     late = replace(STOPPED, sent_ms=AT_MS + 61_000, newest=unknown)
@@ -1053,15 +1064,15 @@ def test_only_of_a_group_whose_members_are_known_is_it_said_that_there_is_none(
 @pytest.mark.parametrize(
     ("about", "cluster", "name", "configured", "said"),
     [
-        (About.CHANNEL, "", "old", {"old"}, "OK again: alert channel old delivers, after 20 s"),
+        (About.CHANNEL, "", "old", {"old"}, "OK again: alert channel old delivers, after 10 s"),
         (
             *(About.CHANNEL, "", "old", {"new"}),
-            "Ended: alert channel old is not configured any more; it did not deliver for 20 s",
+            "Ended: alert channel old is not configured any more; it did not deliver for 10 s",
         ),
-        (About.CLUSTER, "prod", "", {"prod"}, "OK again: lagwatch sees cluster prod, after 20 s"),
+        (About.CLUSTER, "prod", "", {"prod"}, "OK again: lagwatch sees cluster prod, after 10 s"),
         (
             *(About.CLUSTER, "prod", "", {"chat"}),
-            "Ended: cluster prod is not configured any more; not seen for 20 s",
+            "Ended: cluster prod is not configured any more; not seen for 10 s",
         ),
     ],
 )
