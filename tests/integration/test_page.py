@@ -422,6 +422,7 @@ class TestUse:
 
         browser.drag("#g-past .u-over", 200)
         eventually(lambda: "range=own" in browser.url, "the address has the range")
+        eventually(lambda: browser.run(_CURVES), "its curves")
         selected = browser.run("return document.querySelector('#g-past .u-select').clientWidth")
         zoomed = browser.url
         browser.back()
@@ -629,6 +630,7 @@ class TestUse:
         browser.click("#all-mutes button")
 
         eventually(lambda: "every notice is sent" in browser.text("#all-mutes"), "it has ended")
+        assert browser.text("#mutes-said") == "The mute has ended."
         assert barriers == []
 
     def test_without_alerts_no_mute_is_offered(self, browser: Browser) -> None:
@@ -652,6 +654,7 @@ class TestUse:
         eventually(lambda: "load test" in browser.text("#mutes"), "it is muted")
         browser.click("#mutes button")
         eventually(lambda: browser.text("#mutes") == "", "it is not muted any more")
+        assert browser.text("#mute-said") == "The mute has ended."
 
 
 @pytest.fixture(scope="module")

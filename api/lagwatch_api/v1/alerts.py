@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, HTTPException, Query
+from fastapi import APIRouter, HTTPException, Query, Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from typing_extensions import TypedDict
@@ -239,7 +239,9 @@ def _mutes(routes: APIRouter, alerts: AlertsView) -> None:
             ends_ms=ends_ms,
         )
 
-    @routes.delete("/mutes/{mute}", summary="End a mute now", status_code=204)
+    @routes.delete(
+        "/mutes/{mute}", summary="End a mute now", status_code=204, response_class=Response
+    )
     async def unmute(mute: str) -> None:
         alerts.unmute(mute)
 

@@ -6,7 +6,8 @@ const WITHIN_MS = 15_000;
 export async function ask(path, options) {
   const answer = await fetch(path, { ...options, signal: AbortSignal.timeout(WITHIN_MS) });
   const type = answer.headers.get("content-type") ?? "";
-  const content = type.includes("json") ? await answer.json() : null;
+  const text = await answer.text();
+  const content = text !== "" && type.includes("json") ? JSON.parse(text) : null;
   if (answer.ok) return content;
   throw Object.assign(new Error(content?.message ?? content?.detail ?? `status ${answer.status}`), { status: answer.status });
 }

@@ -4,6 +4,7 @@ import { ask } from "./ask.js";
 import { rate } from "./words.js";
 
 const EVERY_MS = 30_000;
+const SOON_MS = 2_000; // where the status has changed
 const WAIT_MS = 150; // scrolling goes on: ask for what it ends at
 const MOST = 50; // of one question, so that its address stays short
 const SLOPE_MS = 10 * 60_000;
@@ -13,7 +14,7 @@ const HEIGHT = 20;
 const SVG = "http://www.w3.org/2000/svg";
 
 export class Trends {
-  #found = new Map(); // key → { askedAt, lags, stepMs, restMs, speed, cause, unknown, quiet, lost, lostIs }
+  #found = new Map(); // key → { askedAt, status, lags, stepMs, restMs, speed, cause, unknown, quiet, lost, lostIs }
   #listener;
   #timer = 0;
 
@@ -22,15 +23,20 @@ export class Trends {
     this.#listener = listener;
   }
 
-  /** What is known of a group; undefined while nothing is. */
+  /** What is known of a group; undefined while nothing is. Why it was in another status says nothing of this one. */
   of(entry) {
-    return this.#found.get(entry.key);
+    const known = this.#found.get(entry.key);
+    if (known === undefined || known.status === entry.status) return known;
+    return { ...known, cause: undefined, unknown: undefined, quiet: undefined };
   }
 
   /** These groups are on the screen. */
   want(groups) {
     const now = performance.now();
-    const old = groups.filter((entry) => !(now - (this.#found.get(entry.key)?.askedAt ?? -Infinity) < EVERY_MS));
+    const old = groups.filter((entry) => {
+      const known = this.#found.get(entry.key);
+      return known === undefined || !(now - known.askedAt < (known.status === entry.status ? EVERY_MS : SOON_MS));
+    });
     clearTimeout(this.#timer);
     if (old.length) this.#timer = setTimeout(() => this.#ask(old), WAIT_MS);
   }
@@ -45,11 +51,12 @@ export class Trends {
 
   async #some(cluster, groups) {
     const askedAt = performance.now();
-    for (const entry of groups) this.#found.set(entry.key, { ...this.#found.get(entry.key), askedAt });
+    // an answer of before goes on counting for the status that it was of
+    for (const entry of groups) this.#found.set(entry.key, { status: entry.status, ...this.#found.get(entry.key), askedAt });
     const query = new URLSearchParams(groups.map((entry) => ["group", entry.group]));
     try {
       const answer = await ask(`api/v1/clusters/${encodeURIComponent(cluster)}/trends?${query}`);
-      for (const entry of groups) this.#found.set(entry.key, { askedAt, lags: answer.groups[entry.group] ?? [], stepMs: answer.step_ms, restMs: answer.end_ms + answer.step_ms - answer.at_ms, speed: answer.speeds[entry.group], cause: answer.causes[entry.group], unknown: answer.unknown[entry.group], quiet: answer.quiet[entry.group], lost: answer.lost[entry.group], lostIs: answer.lost_is?.[entry.group] });
+      for (const entry of groups) this.#found.set(entry.key, { askedAt, status: entry.status, lags: answer.groups[entry.group] ?? [], stepMs: answer.step_ms, restMs: answer.end_ms + answer.step_ms - answer.at_ms, speed: answer.speeds[entry.group], cause: answer.causes[entry.group], unknown: answer.unknown[entry.group], quiet: answer.quiet[entry.group], lost: answer.lost[entry.group], lostIs: answer.lost_is?.[entry.group] });
     } catch {
       // the next time
     }
