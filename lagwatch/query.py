@@ -699,7 +699,7 @@ class _GroupReader:
             after_outage = before is not None and bool(
                 (with_outage(at[behind], history, since_ms) < since_ms).any()
             )
-        known, complete_ms = snapshot.around.facts.read_committed, snapshot.around.complete_ms
+        known, first_ms = snapshot.around.facts.read_committed, snapshot.around.first_ms
         return cause_of(
             Case(
                 verdict=verdict,
@@ -715,7 +715,7 @@ class _GroupReader:
                 went_back=self._went_back(),
                 read_committed=known is not None and bool(known[columns.window[rows]].any()),
                 skew_ms=snapshot.around.skew_ms,
-                watched_ms=complete_ms if complete_ms >= 0 else None,
+                watched_ms=first_ms if first_ms >= 0 else None,
             )
         )
 

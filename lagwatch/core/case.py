@@ -77,7 +77,8 @@ class Case:
     skew_ms: int = 0
     """lagwatch's clock less Kafka's."""
     watched_ms: int | None = None
-    """Since when lagwatch has watched without a gap, by Kafka's clock; None: not known."""
+    """Since when lagwatch has known the cluster, by Kafka's clock, over its restarts; None: not
+    known. It has seen since whether a topic is another one."""
 
     @cached_property
     def worst(self) -> PartitionVerdict | None:

@@ -148,6 +148,12 @@ _REBALANCE_MS: Final = 300_000
 _REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance"})
 _STORM_RECENT_MS: Final = 120_000
 """A storm explains a verdict for this long after its last rebalance."""
+_MADE_ANEW: Final = (
+    "the log is not the one that the group read: the topic was deleted and made anew"
+)
+_OR_WRONG: Final = (
+    "the topic was deleted and made anew, or its log was cut short, or a wrong offset was committed"
+)
 _RECREATED_MS: Final = 900_000
 """A re-created topic explains a rewind or a loss for this long."""
 _LEAVES_WITHIN_MS: Final = 60_000
@@ -211,7 +217,8 @@ def _committed_beyond_end(case: Case, worst: PartitionVerdict) -> Evidence | Non
         return None
     reached = start.offset <= log_end
     # a topic made anew would have been seen: of the groups that it had commits of
-    same_log = event is None and case.watched_ms is not None and start.commit_ms > case.watched_ms
+    watched_ms = case.watched_ms
+    same_log = event is None and watched_ms is not None and start.commit_ms > watched_ms
     if not reached and not same_log:
         return None
     return {
@@ -223,7 +230,7 @@ def _committed_beyond_end(case: Case, worst: PartitionVerdict) -> Evidence | Non
 
 
 def _went_beyond(found: Evidence) -> Evidence:
-    said = "it went from {offset_before} to {committed_offset}"
+    said = "it went from {offset_before} to {committed_offset} within the window"
     if found["offset_before"] is None:
         said = "it is {committed_offset}"
     return {"went": fill(said, found)}
@@ -241,22 +248,19 @@ def _topic_recreated(case: Case, worst: PartitionVerdict) -> Evidence | None:
         "committed_offset": worst.evidence.get("committed_offset"),
         "log_end_offset": worst.evidence.get("log_end_offset"),
         "recreated_ago_ms": None if event is None else case.age_ms(event),
-        "or_cut": ", or its log was cut short" if event is None else "",
+        "what": _OR_WRONG if event is None else _MADE_ANEW,
         "seen": _new_topic(case, event, worst),
     }
 
 
 def _new_topic(case: Case, event: Event | None, worst: PartitionVerdict) -> str:
     if event is None:
-        return (
-            "was not seen since the group has been watched: a wrong offset may have been committed "
-            "instead"
-        )
+        return "nothing of that was seen since the group has been watched"
     if _was_there(case, event, worst.end):
-        return "was seen"
+        return "a new topic was seen"
     return (
-        "was seen, and the offset was committed after that: by a consumer that went on from where "
-        "it was, or a wrong one"
+        "a new topic was seen, and the offset was committed after that: by a consumer that went on "
+        "from where it was, or a wrong one"
     )
 
 
@@ -553,10 +557,15 @@ def _who_left(found: Evidence) -> Evidence:
 def _read_without_it(case: Case, worst: PartitionVerdict) -> int:
     """Partitions for which commits come although this one is silent; 0: silence is of all.
 
-    Of a group without members that is a consumer which assigns partitions itself.
+    Of a group without members that is a consumer which assigns partitions itself. Not if offsets
+    were reset meanwhile: that is a commit, too.
     """
     quiet_ms = _quiet_ms(worst)
-    return len(case.committed_within(min(quiet_ms // 3, _LEAVES_WITHIN_MS))) if quiet_ms else 0
+    if not quiet_ms:
+        return 0
+    recent_ms, reset = min(quiet_ms // 3, _LEAVES_WITHIN_MS), case.last(EventName.OFFSETS_RESET)
+    was_reset = reset is not None and case.age_ms(reset) <= recent_ms + _COMMITS_LATE_MS
+    return 0 if was_reset else len(case.committed_within(recent_ms))
 
 
 def _quiet_ms(worst: PartitionVerdict) -> int | None:
@@ -867,10 +876,7 @@ CAUSES: Final[Sequence[CauseRow]] = (
             "missing, within 15 minutes after the topic was deleted and made anew."
         ),
         find=_topic_recreated,
-        sentence=(
-            "the log is not the one that the group read: the topic was deleted and made "
-            "anew{or_cut}; a new topic {seen}"
-        ),
+        sentence="{what}; {seen}",
         refuted_by="the topic's id is the same as before, and no unclean election took place",
         to_do=(
             (

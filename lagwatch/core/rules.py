@@ -506,10 +506,12 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         ),
         evidence=("commits", "held_for_ms", "interrupted", "log_end_offset"),
         sentence=(
-            "{held} for {held_for_ms:span} and messages came, but the group has not committed any "
-            "offset"
+            "{held} for at least {held_for_ms:span} and messages came, but the group has not "
+            "committed any offset"
         ),
         since=_since_assigned,
+        # members that were there at the first look may have held it for long
+        since_at_least=True,
     ),
     RuleRow(
         rule=Rule.NOT_SUBSCRIBED,

@@ -19,6 +19,8 @@ from lagwatch.core.trouble import Kinds
 
 Topics = frozenset[str]
 _FIRST_LOOK_MS: Final = 60_000
+_OLDER_THAN_SEEN: Final = (Rule.FALLING_BEHIND, Rule.NEVER_COMMITS)
+"""Troubles that may have begun before lagwatch looked: nothing stored says since when."""
 """A rise that begins so soon after all was known, at first or again, may have begun before."""
 
 
@@ -250,8 +252,9 @@ def _since(snapshot: ClusterSnapshot, rows: slice | list[int]) -> _Since:
     """When the trouble began that decides about these rows; -1: unknown, or nothing is wrong.
 
     A rise that was found when lagwatch first looked, or looked again after it had not run, may
-    have begun before that. Other partitions may be in a milder trouble for longer: what is said of
-    the group is the rule of its worst partition, of equally bad ones that with the most to read.
+    have begun before that; so may members have been there that never commit. Other partitions may
+    be in a milder trouble for longer: what is said of the group is the rule of its worst partition,
+    of equally bad ones that with the most to read.
     """
     columns = snapshot.rows
     status, rule, since_ms = columns.status[rows], columns.rule[rows], columns.since_ms[rows]
@@ -270,5 +273,5 @@ def _since(snapshot: ClusterSnapshot, rows: slice | list[int]) -> _Since:
     found_at_first |= 0 <= again_ms <= found_ms < around.complete_ms + _FIRST_LOOK_MS
     return {
         "since_ms": found_ms,
-        "since_at_least": bool(named == Rule.FALLING_BEHIND) and found_at_first,
+        "since_at_least": named in _OLDER_THAN_SEEN and bool(found_at_first),
     }

@@ -994,6 +994,25 @@ def test_a_group_without_members_that_commits_other_partitions_is_not_down() -> 
     assert found(told(stuck, Part())).name is CauseName.NO_MEMBERS
 
 
+def test_a_reset_is_no_consumer_of_a_group_without_members() -> None:
+    stuck, set_back = Part(rule=STOPPED, evidence=SILENT), Part(committed_ago_s=5)
+
+    cause = found(told(stuck, set_back, events=[event(EventName.OFFSETS_RESET, 5, topic="orders")]))
+
+    assert cause.name is CauseName.NO_MEMBERS
+
+
+def test_what_was_not_seen_is_no_new_topic_but_one_of_three_things() -> None:
+    beyond = (("committed_offset", 900), ("log_end_offset", 90))
+
+    cause = found(told(Part(rule=Rule.AHEAD_OF_LOG_END, offset=900, evidence=beyond)))
+
+    assert cause.text == (
+        "the topic was deleted and made anew, or its log was cut short, or a wrong offset was "
+        "committed; nothing of that was seen since the group has been watched"
+    )
+
+
 def test_advice_follows_the_cause_and_what_is_known_of_the_members() -> None:
     stuck, read = Part(by="a-1", rule=STOPPED, evidence=SILENT), Part(by="a-1")
     silent = Part(rule=STOPPED, evidence=SILENT)
