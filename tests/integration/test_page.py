@@ -315,14 +315,17 @@ class TestUse:
         outage = [[2, "OK"], [12, "OK"], [2, "OK"], [0, None], [9, "WARN"], [12, "OK"], [1, "OK"]]
         short = [[12, "OK"], [12, "OK"], [6, "OK"], [9, "OK"], [12, "ERR"], [11, "ERR"]]
         slower = [[2, "OK"], [2, "OK"], [2, "OK"], [12, "OK"], [12, "OK"]]
+        # each change is recorded beside the samples of its time
+        changes = [[2, "OK"], [3, "WARN"], [7, "ERR"], [2, "WARN"], [2, "OK"], [2, "OK"]]
 
-        found = browser.run(call, [outage, short, slower])
+        found = browser.run(call, [outage, short, slower, changes])
 
         unknown = "UNKNOWN"
         assert found == [
             ["OK", "OK", unknown, unknown, "WARN", "OK", "OK"],
             ["OK", "OK", unknown, "OK", "ERR", "ERR"],
-            ["OK", unknown, unknown, "OK", "OK"],
+            ["OK"] * 5,
+            ["OK", "WARN", "ERR", "WARN", "OK", "OK"],
         ]
 
     def test_a_second_between_two_samples_is_no_hole_and_a_minute_without_any_is_one(

@@ -25,7 +25,7 @@ export class Chart {
   #zoom;
   #around = {};
 
-  /** series: [{ label, colour, scale, dash, points }]; scale `count` or `seconds`. */
+  /** series: [{ label, colour, scale, dash, points, stepped }]; scale `count` or `seconds`. */
   constructor(box, series, zoom = null) {
     this.#zoom = zoom; // called with the range that was dragged over, epoch s
     this.#box = box;
@@ -80,6 +80,7 @@ export class Chart {
           stroke: colour(curve.colour),
           width: 2,
           dash: curve.dash,
+          paths: curve.stepped ? uPlot.paths.stepped({ align: 1 }) : undefined,
           points: { show: curve.points, fill: colour("--card") },
           value: (_, value) => (value === null ? "–" : curve.scale === "seconds" ? duration(value) : number(value)),
         })),

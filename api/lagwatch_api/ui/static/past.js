@@ -4,7 +4,7 @@ import { ask } from "./ask.js";
 import { Chart } from "./charts.js";
 import { instant, msOf, wallClock, zoneName } from "./instants.js";
 import { go, read } from "./place.js";
-import { make, number, say } from "./words.js";
+import { duration, make, number, say } from "./words.js";
 
 const RANGES = { "1h": "last hour", "6h": "last 6 hours", "24h": "last day", "7d": "last 7 days", "30d": "last 30 days" };
 const USUAL = "6h";
@@ -15,6 +15,7 @@ const LISTED = 30;
 const NEAR = 2; // points that say how many samples are usual
 const ENOUGH = 4; // samples of a point: of fewer one may be late
 const LATE = 3; // a sample may come so many times as late as usual
+const HINT = "The strip below the curves is the verdict; lines are events. Drag over the curves to zoom.";
 const $ = (id) => document.getElementById(id);
 
 const EVENTS = {
@@ -45,8 +46,8 @@ export class Past {
     curve.value = asked.curve ?? "";
     const box = make("div", { class: "chart", id: "g-past", role: "img", "aria-label": "Lag and time lag over time" });
     this.#chart = new Chart(box, [
-      { label: "lag", colour: "--link", scale: "count", zero: true },
-      { label: "time lag", colour: "--second", scale: "seconds", dash: [6, 4] },
+      { label: "lag", colour: "--link", scale: "count", zero: true, stepped: true },
+      { label: "time lag", colour: "--second", scale: "seconds", dash: [6, 4], stepped: true },
     ], zoom);
     return make("section", { class: "card", id: "past", "aria-labelledby": "h-past" },
       make("h3", { id: "h-past" }, "Lag and time lag over time"),
@@ -58,7 +59,7 @@ export class Past {
         make("button", { type: "button", id: "unzoom", onclick: () => go({ range: "", from: "", to: "" }, { replace: true }) }, "Whole range")),
       make("p", { class: "empty", id: "g-past-said", role: "status" }, "Asking …"),
       box,
-      make("p", { class: "empty", id: "g-past-hint" }, "The strip below the curves is the verdict; lines are events. Drag over the curves to zoom."),
+      make("p", { class: "empty", id: "g-past-hint" }, HINT),
       make("ol", { class: "list events", id: "g-events", "aria-label": "What happened" }));
   }
 
@@ -130,6 +131,7 @@ export class Past {
     this.#list(events);
   }
 
+  /** A point is of the time that begins with it. */
   #show(points, events) {
     $("g-past").hidden = points.length === 0;
     say($("g-past-said"), points.length ? "" : "Nothing was recorded in this time.");
@@ -138,11 +140,16 @@ export class Past {
       const marks = events.filter((event) => event.event !== "group_status");
       const between = betweenSamples(points);
       const empty = between.map((is) => (is ? undefined : null)); // the line goes on, or ends
+      const times = points.map((point) => point.at_ms / 1000);
+      const step = points.length > 1 ? times[1] - times[0] : 0;
+      const end = Math.max(times.at(-1), Math.min(times.at(-1) + step, Date.now() / 1000));
+      const lasts = (values) => [...values, values.at(-1)]; // the last step has its width, too
+      say($("g-past-hint"), step ? `Each step is the most of ${duration(step)}. ${HINT}` : HINT);
       this.#chart.show(
         [
-          points.map((point) => point.at_ms / 1000),
-          points.map((point, nth) => point.lag_max ?? point.total_lag ?? point.lag ?? empty[nth]),
-          points.map((point, nth) => point.time_lag_max_s ?? point.time_lag_s ?? empty[nth]),
+          [...times, end],
+          lasts(points.map((point, nth) => point.lag_max ?? point.total_lag ?? point.lag ?? empty[nth])),
+          lasts(points.map((point, nth) => point.time_lag_max_s ?? point.time_lag_s ?? empty[nth])),
         ],
         { bands: bands(points, between), marks: marks.map((event) => ({ at: event.at_ms / 1000, strong: event.event === "deployment" })) },
       );
@@ -169,8 +176,9 @@ function known(points) {
  */
 export function bands(points, between = betweenSamples(points)) {
   const few = ({ samples }, nth) => {
-    const around = points.slice(Math.max(0, nth - NEAR), nth + NEAR + 1).map((point) => point.samples ?? 0);
-    const usual = Math.max(...around);
+    const near = points.slice(Math.max(0, nth - NEAR), nth + NEAR + 1).map((point) => point.samples ?? 0);
+    const around = near.filter((count) => count > 0).sort((a, b) => a - b);
+    const usual = around[Math.floor(around.length / 2)] ?? 0; // a change of the verdict is a sample more
     return usual >= ENOUGH && samples * 4 < usual * 3 && nth > 0 && nth < points.length - 1;
   };
   let last = "UNKNOWN";
