@@ -1,6 +1,6 @@
 """When the messages at committed offsets were appended, by brokers and by the stored history."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,9 @@ from lagwatch.ports.reports import AppendTimes
 Rows = NDArray[np.intp]
 Column = NDArray[Any]
 
+Committed = Callable[[NDArray[np.integer]], NDArray[np.int64]]
+"""The newest committed offsets of stored rows that are known to the rules."""
+
 _COLUMNS = ("offset", "low_ms", "high_ms", "by_broker")
 
 
@@ -23,6 +26,8 @@ class AppendTimeColumns:
 
     def __init__(self) -> None:
         self._times: OffsetTimes | None = None
+        self._before: OffsetTimes | None = None
+        """The newest answers that were replaced by one for an offset not admitted yet."""
         self._stored: StoredTimes | None = None
 
     @property
@@ -39,44 +44,44 @@ class AppendTimeColumns:
         """Take what the stored history says, in place of what it said before."""
         self._stored = stored if stored.row.size else None
 
-    def take(self, report: AppendTimes, table: RowTable) -> None:
+    def at(self, committed: Committed) -> OffsetTimes | None:
+        """The known times, of a row whose newest one is beyond its commits the one before.
+
+        A commit waits for the log end of its time; the answer for its offset may come sooner.
+        """
+        times, before = self._times, self._before
+        if times is None or before is None:
+            return times
+        place = place_in(before.row, times.row)
+        early = (before.row[place] == times.row) & (times.offset > committed(times.row))
+        if not early.any():
+            return times
+        columns = {
+            name: np.where(early, getattr(before, name)[place], getattr(times, name))
+            for name in _COLUMNS
+        }
+        return _times(times.row, columns)
+
+    def take(self, report: AppendTimes, table: RowTable, committed: Committed) -> None:
         """Take a report; keys without a row are skipped, because they are reported again."""
         announced = np.flatnonzero(report.key < table.keys)
         rows = table.find(report.key[announced])
         found = announced[rows >= 0]
-        self._put(
+        new = _times(
             rows[rows >= 0].astype(np.int32),
             {name: getattr(report, name)[found] for name in _COLUMNS},
         )
-
-    def _put(self, rows: NDArray[np.int32], columns: Mapping[str, Column]) -> None:
-        if not rows.size:
-            return
-        if self._times is not None:
-            kept = ~np.isin(self._times.row, rows)
-            rows = np.concatenate((self._times.row[kept], rows))
-            columns = {
-                name: np.concatenate((getattr(self._times, name)[kept], columns[name]))
-                for name in _COLUMNS
-            }
-        order = np.argsort(rows, kind="stable")
-        self._times = _times(rows[order], {name: columns[name][order] for name in _COLUMNS})
+        times = self._times
+        if times is not None and new.row.size:
+            reached = np.isin(times.row, new.row) & (times.offset <= committed(times.row))
+            self._before = _with(self._before, _chosen(times, reached))
+        self._times = _with(times, new)
 
     def clear(self, rows: Rows) -> None:
         """Forget everything about these rows."""
-        if self._times is not None:
-            self._keep(~np.isin(self._times.row, rows))
+        self._times, self._before = (_without(each, rows) for each in (self._times, self._before))
         if self._stored is not None:
             self.seed(_part(self._stored, ~np.isin(self._stored.row, rows)))
-
-    def _keep(self, kept: NDArray[np.bool_]) -> None:
-        times = self._times
-        if times is None or kept.all():
-            return
-        self._times = None
-        if kept.any():
-            columns = {name: getattr(times, name)[kept] for name in _COLUMNS}
-            self._times = _times(times.row[kept], columns)
 
     # checkpoints
 
@@ -102,7 +107,8 @@ class AppendTimeColumns:
         if "offset" in columns:
             known = np.flatnonzero(columns["offset"] != UNKNOWN)
             rows = (first + known).astype(np.int32)
-            self._put(rows, {name: columns[name][known] for name in _COLUMNS})
+            found = {name: columns[name][known] for name in _COLUMNS}
+            self._times = _with(self._times, _times(rows, found))
 
 
 def _times(row: NDArray[np.int32], columns: Mapping[str, Column]) -> OffsetTimes:
@@ -113,6 +119,33 @@ def _times(row: NDArray[np.int32], columns: Mapping[str, Column]) -> OffsetTimes
         high_ms=columns["high_ms"],
         by_broker=columns["by_broker"],
     )
+
+
+def _chosen(times: OffsetTimes, chosen: NDArray[np.bool_]) -> OffsetTimes:
+    return _times(times.row[chosen], {name: getattr(times, name)[chosen] for name in _COLUMNS})
+
+
+def _without(times: OffsetTimes | None, rows: Rows) -> OffsetTimes | None:
+    if times is None:
+        return None
+    kept = ~np.isin(times.row, rows)
+    if kept.all():
+        return times
+    return _chosen(times, kept) if kept.any() else None
+
+
+def _with(times: OffsetTimes | None, new: OffsetTimes) -> OffsetTimes | None:
+    """These times with others, which replace those of the same rows; None without any."""
+    if not new.row.size:
+        return times
+    kept = None if times is None else _without(times, new.row.astype(np.intp))
+    both = [new] if kept is None else [kept, new]
+    row = np.concatenate([each.row for each in both])
+    order = np.argsort(row, kind="stable")
+    columns = {
+        name: np.concatenate([getattr(each, name) for each in both])[order] for name in _COLUMNS
+    }
+    return _times(row[order], columns)
 
 
 def _part(stored: StoredTimes, kept: NDArray[np.bool_]) -> StoredTimes:

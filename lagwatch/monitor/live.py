@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.evaluate import Layout, lay_out
-from lagwatch.core.judged import Inputs, Judged
+from lagwatch.core.judged import Inputs, Judged, window_columns
 from lagwatch.core.lags import Lags
 from lagwatch.core.log_end import LogEndHistory
 from lagwatch.core.model import UNKNOWN, EpochMs, Membership, RuleSet
@@ -137,6 +137,10 @@ class LiveState:
         rows, newest = rows[known], newest[known]
         cells = newest, rows
         self.past_lags.take(rows, self.windows.lag[cells], self.windows.commit_ms[cells], now_ms)
+
+    def committed(self, rows: NDArray[np.integer]) -> Int64:
+        """The newest committed offsets of stored rows."""
+        return window_columns(self.windows, rows).newest_offset
 
     def follow_turns(
         self, seen: Inputs, judged: Judged, *, fresh: bool

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from lagwatch.core.model import EpochMs
 from lagwatch.core.window import Windows
-from lagwatch.monitor.append_times import AppendTimeColumns
+from lagwatch.monitor.append_times import AppendTimeColumns, Committed
 from lagwatch.monitor.rows import RowTable
 from lagwatch.monitor.topics import no_topics
 from lagwatch.pollers.known import KeyRows, LastOffsets
@@ -328,6 +329,10 @@ def test_partitions_keep_their_past_when_topics_come() -> None:
     assert scene.round().keys() == {1}, "and the answer for the other is kept"
 
 
+def _all_admitted(rows: NDArray[np.integer]) -> NDArray[np.int64]:
+    return np.full(rows.size, np.iinfo(np.int64).max)
+
+
 class TestKept:
     """What the monitor remembers, by stored row."""
 
@@ -349,25 +354,48 @@ class TestKept:
     def test_a_newer_answer_replaces_the_older_one(self) -> None:
         table, kept = self._table(4), AppendTimeColumns()
         rows = table.place(np.arange(4, dtype=np.int32), no_topics())
-        kept.take(self._report(0, 3), table)
-        kept.take(self._report(3, 1, offset=6), table)
+        kept.take(self._report(0, 3), table, _all_admitted)
+        kept.take(self._report(3, 1, offset=6), table, _all_admitted)
 
         assert kept.times is not None
         found = dict(zip(kept.times.row.tolist(), kept.times.offset.tolist(), strict=True))
         assert found == {int(rows[0]): 5, int(rows[1]): 6, int(rows[3]): 6}
         assert (np.diff(kept.times.row) > 0).all()
 
+    def test_an_answer_for_an_offset_beyond_the_commits_leaves_the_one_before(self) -> None:
+        """A commit waits for a log end; meanwhile the group's time lag does not jump to a bound."""
+        table, kept = self._table(2), AppendTimeColumns()
+        table.place(np.arange(2, dtype=np.int32), no_topics())
+
+        def come_to(*offsets: int) -> Committed:
+            return lambda rows: np.array(offsets, np.int64)[rows]
+
+        kept.take(self._report(0, 1), table, _all_admitted)
+        for offset in (6, 7):  # of both, and only one of the two has come so far
+            kept.take(self._report(0, 1, offset=offset), table, come_to(5, offset))
+        early, whole = kept.at(come_to(5, 7)), kept.at(come_to(7, 7))
+
+        assert early is not None
+        assert whole is not None
+        assert (early.row.tolist(), early.offset.tolist()) == ([0, 1], [5, 7])
+        assert whole.offset.tolist() == [7, 7]
+        kept.clear(np.array([0]))
+        kept.take(self._report(0, offset=9), table, come_to(0, 7))
+        again = kept.at(come_to(0, 7))
+        assert again is not None
+        assert again.offset.tolist() == [9, 7], "nothing is left of a row that was given up"
+
     def test_a_key_without_a_row_or_not_announced_is_left_out(self) -> None:
         table, kept = self._table(2), AppendTimeColumns()
 
-        kept.take(self._report(1, 7), table)
+        kept.take(self._report(1, 7), table, _all_admitted)
 
         assert kept.times is None
 
     def test_a_row_that_is_given_up_is_forgotten(self) -> None:
         table, kept = self._table(2), AppendTimeColumns()
         rows = table.place(np.arange(2, dtype=np.int32), no_topics())
-        kept.take(self._report(0, 1), table)
+        kept.take(self._report(0, 1), table, _all_admitted)
 
         kept.clear(rows.astype(np.intp))
 
@@ -376,7 +404,7 @@ class TestKept:
     def test_copies_of_rows_can_be_put_back(self) -> None:
         table, kept, again = self._table(3), AppendTimeColumns(), AppendTimeColumns()
         rows = table.place(np.arange(3, dtype=np.int32), no_topics())
-        kept.take(self._report(0, 2), table)
+        kept.take(self._report(0, 2), table, _all_admitted)
 
         again.put(0, kept.copied(np.sort(rows).astype(np.intp)))
 
