@@ -40,6 +40,8 @@ MAX_HEAD_BYTES: Final = 32 * 1024
 _HANDSHAKE_WITHIN_S: Final = 10.0
 _LOOK_EVERY_S: Final = 1.0
 _TICK_S: Final = 1.0
+_ANSWERED_WITHIN_S: Final = 0.5
+"""Answers under way get so long when the server stops."""
 _BACKLOG: Final = 2048
 _OWN_FILES: Final = 128
 """Open files that are kept for collectors, brokers, stores and receivers."""
@@ -177,7 +179,15 @@ class _Uvicorn(uvicorn.Server):
             asyncio.get_running_loop().remove_reader(self._listener)
         for task in self._opening:
             task.cancel()
+        closing = asyncio.create_task(self._close_open_ends())
         await super().shutdown(sockets)
+        closing.cancel()
+
+    async def _close_open_ends(self) -> None:
+        """Close what is answered for ever, as a stream; uvicorn would call that an error."""
+        await asyncio.sleep(_ANSWERED_WITHIN_S)
+        for connection in tuple(self.server_state.connections):
+            connection.transport.close()
 
     def close_slow(self) -> None:
         """Close connections whose clients send or take nothing; room goes to those who wait."""

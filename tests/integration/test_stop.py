@@ -116,3 +116,15 @@ def test_it_ends_within_the_time_that_its_unit_says(
     assert took_s < _BOUND_S + _SLACK_S
     assert code == 0
     assert "stopped" in log or "stop_did_not_wait" in log
+
+
+def test_an_open_page_is_no_error_when_it_stops() -> None:
+    with serving("127.0.0.1:1", sections='[history]\nstore = "none"\n') as served:
+        with urllib.request.urlopen(served.base + "/api/v1/stream", timeout=60) as page:  # noqa: S310 loopback
+            page.readline()
+            took_s, code = _stop(served)
+        log = served.log.read_text()
+
+    assert code == 0
+    assert took_s < _BOUND_S
+    assert '"level":"error"' not in log, log
