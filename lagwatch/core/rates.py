@@ -188,7 +188,8 @@ class Reading(NamedTuple):
     """When reading them began."""
     commit_ms: Int64
     end_ms: Int64
-    """Up to when it is known what was read: now, less the usual time to the next commit."""
+    """Up to when it is known what was read: the last commit, or now less the usual time to the
+    next one."""
     usual_ms: Int64
     """Median time between two commits."""
 
@@ -237,7 +238,8 @@ def reading(windows: WindowColumns, now_ms: int) -> Reading:
         read=np.maximum(read, 0),
         begin_ms=commit_ms - np.where(paused, usual_ms, gap_ms),
         commit_ms=commit_ms,
-        end_ms=now_ms - np.clip(now_ms - last_ms, 0, usual_ms),
+        # commits may be newer than what is known of all of them
+        end_ms=np.maximum(now_ms - np.clip(now_ms - last_ms, 0, usual_ms), last_ms),
         usual_ms=usual_ms,
     )
 

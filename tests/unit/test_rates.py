@@ -15,11 +15,13 @@ from lagwatch.core.forecast import (
     outlooks,
     remaining_s,
 )
+from lagwatch.core.judged import window_columns
 from lagwatch.core.lags import POINTS, STEP_MS, PastLags, no_lags
 from lagwatch.core.log_end import LogEndHistory
-from lagwatch.core.rates import Rates, Turn, produced_around, rates, turn, with_outage
+from lagwatch.core.rates import Rates, Turn, produced_around, rates, reading, turn, with_outage
 from lagwatch.core.rows import WindowColumns
 from lagwatch.notify.verdict import forecast_json
+from tests.support.history import Live
 
 R = CatchUpReason
 
@@ -569,3 +571,20 @@ def test_a_lag_that_rises_by_a_quarter_of_what_is_written_is_not_steady(lag, ste
 
     assert found.catch_up_reason is CatchUpReason.FALLING_BEHIND
     assert found.steady is steady
+
+
+def test_what_was_committed_after_the_last_whole_round_was_read_until_then() -> None:
+    """Commits of ten seconds are a rate also where all commits are known up to four before only."""
+    live = Live(intervals=10)
+    live.topics(orders=2)
+    live.wait(1)
+    for step in range(10):
+        live.wait(1)
+        live.commit(("a", "orders", 0, 10 + 6 * step), ("a", "orders", 1, 10))
+    live.judge()
+    columns = window_columns(live.monitor.windows)
+
+    found = reading(columns, int(columns.newest_ms.max()) - 4_500)
+
+    assert found.end_ms.tolist() == columns.newest_ms.tolist()
+    assert found.until(found.end_ms.astype(np.float64)).tolist() == [54.0, 0.0]
