@@ -41,7 +41,7 @@ _SERVERS = frozenset(
 
 # how long an example takes says nothing on a machine under load
 settings.register_profile("full", deadline=None)
-settings.register_profile("usual", deadline=None, max_examples=40)
+settings.register_profile("usual", deadline=None, max_examples=30)
 settings.register_profile("quick", deadline=None, max_examples=10)
 settings.load_profile("full" if THOROUGH else "usual")
 # rounds judge all rows as well, in every test: what was not judged must be the same

@@ -105,7 +105,8 @@ def _shown(watched: Watched, group: str) -> int | None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("gone_s", [2, 45])
+# between two rounds; longer goes the same way
+@pytest.mark.parametrize("gone_s", [2, pytest.param(45, marks=pytest.mark.thorough)])
 def test_a_topic_made_anew_is_in_the_story_of_a_group_that_rests(
     own_kafka: EmbeddedKafka, watches: Sequence[Watched], gone_s: float
 ) -> None:
