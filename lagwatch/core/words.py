@@ -72,6 +72,10 @@ _UNITS: Final = (
 )
 
 
+_SPOKEN: Final = {"silent_before_start": "silent, a job or stopped"}
+"""Rules that also hold where their names say too much: a job may have run since lagwatch began."""
+
+
 def named(pattern: str) -> re.Pattern[str]:
     """Finds what has this name alone; `*` is any characters, "" means all."""
     escaped = ".*".join(map(re.escape, pattern.split("*")))
@@ -80,7 +84,7 @@ def named(pattern: str) -> re.Pattern[str]:
 
 def spoken(word: str) -> str:
     """The word of a rule as people read it: `falling behind`."""
-    return word.replace("_", " ")
+    return _SPOKEN.get(word, word.replace("_", " "))
 
 
 def printable(text: str) -> str:
