@@ -91,7 +91,7 @@ def _numbers(board: builders.Dashboard) -> None:
             about="Messages removed before the group read them, within the time shown.",
         )
     )
-    about = "Messages to read, where that is known."
+    about = "Log ends less committed offsets, where known; also what was deleted unread."
     board.with_panel(p.number("Lag", f"max({lag})", span=p.QUARTER, about=about))
     late = f"max by (cluster, group) (lagwatch_group_max_lag_seconds{_OF})"
     bound = f"max by (cluster, group, bound) (lagwatch_group_max_lag_seconds_bound{_OF})"
@@ -142,7 +142,7 @@ def _curves(board: builders.Dashboard) -> None:
         p.curves(
             "Lag by topic",
             [p.over_time(lag, "{{topic}}")],
-            about="Messages to read; a gap is unknown.",
+            about="Log ends less committed offsets; a gap is unknown.",
         )
     )
     board.with_panel(
@@ -218,7 +218,7 @@ def _partitions(board: builders.Dashboard) -> None:
             "Lag of the partitions left out",
             _left_out("lagwatch_group_rest_lag_messages"),
             span=p.HALF,
-            about="Messages to read there, where that is known; they are in the lag above.",
+            about="Log ends less committed offsets there, where known; part of the lag above.",
         )
     )
     board.with_panel(
