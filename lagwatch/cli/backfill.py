@@ -80,7 +80,9 @@ def backfill(
         raise typer.BadParameter("must be before --until", param_hint="--since")
     if kind == "kafka" and config is None:
         raise typer.BadParameter("--from kafka needs the clusters of a configuration: -c FILE")
-    with job("backfill", config=config, store=store, master=master, dry=dry_run) as begun:
+    with job(
+        "backfill", config=config, store=store, master=master, dry=dry_run, fills=True
+    ) as begun:
         from lagwatch.jobs.backfill.run import run_backfill
 
         end_ms = until_ms if until_ms is not None else begun.now_ms

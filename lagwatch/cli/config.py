@@ -68,6 +68,11 @@ def _faults(settings: "Settings") -> "Iterator[Fault]":
         yield from template_faults(settings.alerts)
         yield from review(settings)
         yield from opening_faults(settings.alerts)
+    else:
+        from lagwatch.notify.broadcast import faults_of
+
+        channels = settings.jobs.report.channels
+        yield from faults_of(channels, settings.alerts, key="jobs.report.channels")
     try:
         if settings.server.auth.tokens_file is not None:
             read_tokens(settings.server.auth.tokens_file)

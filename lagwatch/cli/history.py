@@ -185,6 +185,8 @@ class _Opened:
     def __init__(self, name: str, store: "HistoryStore") -> None:
         self.name = name
         self.store = store
+        self.where = name if "://" in name else str(Path(name).resolve())
+        """The same for the same store, however a folder is written."""
 
 
 def _settings(config: Path | None) -> "HistorySettings":
@@ -249,6 +251,11 @@ def _copy(
     from lagwatch.config.secret import Place
     from lagwatch.history.transfer import Done, copy
 
+    if source.where == target.where:
+        raise typer.BadParameter(
+            f"{Place.shown(target.name)} is the store that is copied from: every row would be "
+            "there twice. Name another one"
+        )
     done = Done(state or _state_file(source.name, target.name, choice, settings))
     with _bar("copy") as progress:
         rows = copy(source.store, target.store, choice, done=done, progress=progress)

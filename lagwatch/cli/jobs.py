@@ -1,7 +1,6 @@
 """What the commands of the Spark jobs share: their flags, and a run from beginning to end."""
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -83,11 +82,6 @@ class Job:
         return self.start_spark()
 
 
-_MASTER: Final = re.compile(
-    r"local(\[(\*|\d+)(,\s*\d+)?\])?|yarn|(spark|k8s|sc)://.+|local-cluster\[.+\]"
-)
-
-
 @contextmanager
 def job(
     name: str,
@@ -96,13 +90,19 @@ def job(
     store: str | None,
     master: str | None,
     dry: bool = False,
+    fills: bool = False,
 ) -> Iterator[Job]:
     """Start a run of a job alone on its store; leave with the exit code of its outcome.
+
+    `fills`: the store may be new; see `prepared`.
 
     Raises:
         typer.Exit: always, at the end.
     """
-    with leaving() as outcomes, prepared(config=config, store=store, master=master) as place:
+    with (
+        leaving() as outcomes,
+        prepared(config=config, store=store, master=master, fills=fills) as place,
+    ):
         with place.begun(name, dry=dry) as begun:
             yield begun
         outcomes.append(begun.run)
@@ -203,24 +203,29 @@ class JobPlace:
 
 
 @contextmanager
-def prepared(*, config: Path | None, store: str | None, master: str | None) -> Iterator[JobPlace]:
+def prepared(
+    *, config: Path | None, store: str | None, master: str | None, fills: bool = False
+) -> Iterator[JobPlace]:
     """What the runs of a command share; Spark is stopped at the end.
+
+    Of a job that `fills` a store its folder may be new; the others would find nothing in it, and
+    a wrong path would look like a quiet night.
 
     Raises:
         typer.BadParameter: `--store` or `--master` names nothing.
+        LagwatchError: there is no such folder.
     """
     from lagwatch.config import secret
+    from lagwatch.config.jobs import MASTERS, is_master
 
     if store is not None and not store.strip():
         raise typer.BadParameter(
             "is empty. Write a folder or a URL, or leave the option out for the configured store",
             param_hint="--store",
         )
-    if master is not None and not _MASTER.fullmatch(master):
+    if master is not None and not is_master(master):
         raise typer.BadParameter(
-            f"{secret.Place.shown(master)!r} is no master. Write local[2], spark://HOST:PORT, "
-            "yarn, k8s://… or sc://…",
-            param_hint="--master",
+            f"{secret.Place.shown(master)!r} is no master. {MASTERS}", param_hint="--master"
         )
     settings = configured(config).settings if config is not None else None
     _require_spark()
@@ -239,9 +244,22 @@ def prepared(*, config: Path | None, store: str | None, master: str | None) -> I
     if master is not None:
         jobs_settings = jobs_settings.model_copy(update={"master": secret.Place(master)})
     ref = StoreRef.of(store, settings.history if settings is not None else HistorySettings())
+    if not fills:
+        _require_folder(ref)
     with ExitStack() as running:
         yield JobPlace(
             settings=settings, jobs_settings=jobs_settings, ref=ref, running=running, sessions=[]
+        )
+
+
+def _require_folder(ref: "StoreRef") -> None:
+    from lagwatch.history.drivers.registry import folder_of
+
+    folder = folder_of(ref.settings)
+    if folder is not None and not folder.is_dir():
+        raise LagwatchError(
+            f"There is no folder {folder}: nothing was recorded there. Check --store, or "
+            "history.url: `lagwatch serve` makes the folder when it starts."
         )
 
 

@@ -1,7 +1,8 @@
 """Section `[jobs]`: the Spark jobs `backfill`, `rollup` and `report`."""
 
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field
@@ -46,10 +47,29 @@ class ReportSettings(Section):
     )
 
 
+_MASTER: Final = re.compile(
+    r"local(\[(\*|\d+)(,\s*\d+)?\])?|yarn|(spark|k8s|sc)://.+|local-cluster\[.+\]"
+)
+
+
+def is_master(text: str) -> bool:
+    """May Spark know a master of this name?"""
+    return _MASTER.fullmatch(text) is not None
+
+
+MASTERS: Final = "Write local[2], spark://HOST:PORT, yarn, k8s://… or sc://…"
+
+
+def _known_master(master: Place) -> Place:
+    if not is_master(master.get_secret_value()):
+        raise fault("master", "no master of Spark", f"{MASTERS}.")
+    return master
+
+
 class JobsSettings(Section):
     """The Spark jobs `backfill`, `rollup` and `report`."""
 
-    master: Annotated[Place, Field(min_length=1)] = Field(
+    master: Annotated[Place, Field(min_length=1), AfterValidator(_known_master)] = Field(
         default="local[*]",
         validate_default=True,
         description=(

@@ -394,7 +394,7 @@ class ClusterMonitor:
     def happened(self) -> int:
         """Grows with what would be missing if this process were killed now, and not found again."""
         setbacks = self.setbacks
-        return setbacks.losses + setbacks.acknowledged + self._watch.verdicts_changed
+        return setbacks.losses + setbacks.acknowledged + self._watch.changes
 
     def restore_groups(
         self, resting: Iterable[tuple[str, int, bool]], statuses: Mapping[str, int]

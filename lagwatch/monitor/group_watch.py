@@ -97,8 +97,8 @@ class GroupWatch:
         """When groups were first described; commits before it come from a replay."""
         self._statuses: dict[str, int] = {}
         """`GroupStatus` by group before a restart, until the first complete round."""
-        self.verdicts_changed = 0
-        """So often has the status of a group changed so far."""
+        self.changes = 0
+        """So often has the status of a group changed so far, or a topic been made anew."""
 
     # checkpoints
 
@@ -351,6 +351,7 @@ class GroupWatch:
     ) -> None:
         """Topics were made anew or grew; `groups_of` names the groups that read them."""
         for topic in recreated:
+            self.changes += 1
             for group in self._readers(topic, groups_of.get(topic, ()), now_ms):
                 self._add(now_ms, group, EventName.TOPIC_RECREATED, topic=topic)
         for topic in grown(before, after):
@@ -412,7 +413,7 @@ class GroupWatch:
         is_now = int(after.group.status[number])
         if was == is_now:
             return
-        self.verdicts_changed += 1
+        self.changes += 1
         worst = int(after.group.worst_row[number])
         known = after.group.max_lag_row[number] >= 0
         self._add(

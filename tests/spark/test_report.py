@@ -614,6 +614,7 @@ def test_a_day_of_which_nothing_is_known_gives_a_report_that_says_so(spark, tmp_
     """By the command itself, which takes the Spark that runs."""
     del spark
     config = tmp_path / "lagwatch.toml"
+    (tmp_path / "nothing").mkdir()
     with receiving() as receiver:
         config.write_text(
             f'[history]\nurl = "{tmp_path}/nothing"\n[clusters.prod]\nbootstrap = "none:9092"\n'
@@ -699,7 +700,11 @@ def test_a_cluster_that_nobody_knows_is_refused_before_spark_starts(tmp_path, jo
 
 @pytest.mark.parametrize(
     ("option", "said"),
-    [("--store=", "Write a folder or a URL"), ("--master=loca[2]", "Write local[2], spark://")],
+    [
+        ("--store=", "Write a folder or a URL"),
+        ("--store=histroy", "There is no folder histroy: nothing was recorded there."),
+        ("--master=loca[2]", "Write local[2], spark://"),
+    ],
 )
 def test_a_store_or_master_that_is_none_is_refused_before_anything_is_done(
     tmp_path, monkeypatch, option, said

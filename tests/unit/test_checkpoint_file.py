@@ -363,6 +363,23 @@ def test_a_loss_is_on_disk_a_few_seconds_later_and_once_in_an_interval(place) ->
     assert written_s == [60, 70, 120, 130, 180]
 
 
+def test_a_topic_made_anew_is_news() -> None:
+    """It is recorded once: an older checkpoint would find it again."""
+    cluster = SteppedCluster()
+    cluster.create("t", 1)
+    cluster.grow("t", 100)
+    for number in range(1, 4):
+        cluster.commit("g", "t", 0, 10 * number)
+        cluster.ends()
+        cluster.judge()
+        cluster.wait(5)
+    before = cluster.monitor.happened
+
+    cluster.create("t", 2)
+
+    assert cluster.monitor.happened > before
+
+
 def test_an_acknowledged_loss_is_news_that_is_written_although_nothing_else_changed(place) -> None:
     monitor = place.stepped.monitor
     monitor.setbacks.lose(0, messages=1, until=5, now_ms=place.clock.ms, exact=True)

@@ -103,6 +103,15 @@ def test_export_copies_what_is_chosen(folder: Path, tmp_path: Path) -> None:
     assert held(ParquetStore(str(target))) == held(ParquetStore(str(folder)))
 
 
+@pytest.mark.parametrize("command", ["export", "import"])
+def test_a_store_is_not_copied_into_itself(folder: Path, command: str) -> None:
+    found = run(command, f"{folder}/../{folder.name}", "--store", str(folder))
+
+    assert found.exit_code == 2
+    assert "is the store that is copied from" in " ".join(found.output.replace("│", " ").split())
+    assert len(held(ParquetStore(str(folder)))) == 3
+
+
 def test_import_copies_into_the_store(folder: Path, tmp_path: Path) -> None:
     found = run("import", str(folder), "--store", str(tmp_path / "mine"))
 

@@ -3,14 +3,15 @@
 from collections.abc import Callable
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from lagwatch.jobs.report.day import HOUR_MS, Day
 from lagwatch.jobs.report.frames import BUCKET_MS, BUCKET_S, GROUP, bucket_of, moved_per_s, within
 
 AROUND_MS: Final = HOUR_MS
-"""How much is looked at on either side; the bucket of the deployment itself is left out."""
+"""How much is looked at on either side, up to another deployment of the group; buckets in which
+there is one are left out."""
 _SIDE: Final = (
     *("seconds", "lag_avg", "time_lag_max_s", "consumed_per_s", "produced_per_s"),
     *("not_ok_s", "rebalances"),
@@ -22,21 +23,24 @@ def around(day: Day, buckets: DataFrame) -> Callable[[DataFrame], DataFrame]:
     """Events → the day's deployments with `before_…` and `after_…` of the sides' columns."""
 
     def transform(events: DataFrame) -> DataFrame:
+        of_group = Window.partitionBy(*GROUP).orderBy("at_ms")
         deployments = (
             events.where(F.col("event") == "deployment")
-            .where(within("at_ms", day.from_ms, day.to_ms))
             .select(
                 *GROUP,
                 "at_ms",
                 F.col("after").alias("version"),
                 "detail",
                 F.col("count").alias("partitions"),
+                F.lag("at_ms").over(of_group).alias("earlier_ms"),
+                F.lead("at_ms").over(of_group).alias("later_ms"),
             )
+            .where(within("at_ms", day.from_ms, day.to_ms))
         )
         middle = bucket_of("at_ms")
-        near = (F.col("bucket_ms") >= middle - AROUND_MS) & (
-            F.col("bucket_ms") <= middle + AROUND_MS
-        )
+        first = F.greatest(middle - AROUND_MS, bucket_of("earlier_ms") + BUCKET_MS)
+        last = F.least(middle + AROUND_MS, bucket_of("later_ms") - BUCKET_MS)
+        near = (F.col("bucket_ms") >= first) & (F.col("bucket_ms") <= last)
         return (
             deployments.join(buckets, on=list(GROUP), how="left")
             .withColumn("before", near & (F.col("bucket_ms") < middle))
