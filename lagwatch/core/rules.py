@@ -501,7 +501,8 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         holds=_empty,
         meaning=(
             "A member holds the partition, messages that can be read came five minutes ago, and "
-            "the group has not committed an offset. It holds until a commit, also while members "
+            "the group has not committed an offset. Not, for an hour, while that member works off "
+            "a backlog of other partitions. It holds until a commit, also while members "
             "come and go, until none has come for fifteen minutes, or until the group is gone."
         ),
         evidence=("commits", "held_for_ms", "interrupted", "log_end_offset"),

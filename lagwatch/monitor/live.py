@@ -1,6 +1,7 @@
 """The live state of one cluster: its columns by row and partition, and the rows in them."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from lagwatch.core.lags import Lags
 from lagwatch.core.log_end import LogEndHistory
 from lagwatch.core.model import UNKNOWN, EpochMs, Membership, RuleSet
 from lagwatch.core.pace import Pace
-from lagwatch.core.rows import no_turns, uninterrupted_ms
+from lagwatch.core.rows import FRESH_STEPS, no_turns, uninterrupted_ms
 from lagwatch.core.rules import READ_LATER_MS
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.turns import follow
@@ -177,7 +178,8 @@ class LiveState:
     def watch_uncommitted(self, now_ms: EpochMs) -> None:
         """Make rows for partitions that members hold for long and do not commit; end others."""
         there_since_ms = self.partitions.there_since_ms(now_ms)
-        found = self.groups.never_commit(self.topics, now_ms, there_since_ms)
+        at_work = partial(self._at_work, now_ms=now_ms)
+        found = self.groups.never_commit(self.topics, now_ms, there_since_ms, at_work)
         for identity, since_ms in found.items():
             # its first commit may have come since the group was looked at
             if identity not in self.silent and not self.table.has(identity):
@@ -191,6 +193,29 @@ class LiveState:
             elif identity not in found:
                 self.table.free(np.array([row]))
                 del self.silent[identity]
+
+    def _at_work(self, group: str, *, now_ms: int) -> frozenset[str]:
+        """Members of a group that work off a backlog: ids.
+
+        What a client has fetched of one partition it hands out before it goes on with the next: see
+        `lagwatch.core.turns`.
+        """
+        rows, owners = self.table.of_group(group), self.groups.owners.get(group, {})
+        rows = rows[self.windows.count[rows] > 0]
+        step_ms, asked_ms = self.settings.limits.step_ms, now_ms - self.skew.corrected_ms
+        rows = rows[asked_ms - self.pace.moved_ms[rows] < FRESH_STEPS * step_ms]
+        at = self.table.at[rows]
+        rows, at = rows[at >= 0], at[at >= 0]
+        committed = self.committed(rows)
+        rest = self.topics.log_end[at] > committed
+        rows, at, committed = rows[rest], at[rest], committed[rest]
+        if not rows.size:
+            return frozenset()
+        age = self.history.age(at, committed, now_ms)
+        # a backlog from before the start is older than is known
+        long = (age.lag_ms >= step_ms) | (age.lag_ms < 0)
+        places = [self.table.identity(row)[1:] for row in rows[long].tolist()]
+        return frozenset(owners[place].member_id for place in places if place in owners)
 
     def expire(self, now_ms: EpochMs) -> None:
         """Drop groups whose last commit is older than the expiry time."""

@@ -2,9 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -27,6 +28,8 @@ _REBALANCING: Final = frozenset(
 _LOOPS: Final = 3
 """A group that never commits is given up when it has had no member for so many times as long as it
 takes to find it."""
+_TURNS: Final = 12
+"""A partition waits for its turn for so many times as long as it takes to find it: an hour."""
 _MOST_MEMBERS: Final = 2**30
 """Members are numbered anew from here on."""
 _GONE_MS: Final = 60_000
@@ -352,7 +355,11 @@ class Groups:
         return each.left_ms >= 0 and now_ms - each.left_ms >= patience_ms
 
     def never_commit(
-        self, topics: TopicColumns, now_ms: int, there_since_ms: Int64
+        self,
+        topics: TopicColumns,
+        now_ms: int,
+        there_since_ms: Int64,
+        at_work: Callable[[str], Collection[str]] = lambda _: (),
     ) -> dict[Identity, int]:
         """Partitions held, with messages that wait for long, and no commit → since when.
 
@@ -360,8 +367,10 @@ class Groups:
         `there_since_ms`, by topic-partition, Kafka was away, and no group could commit.
 
         A partition stays one of them while members come and go: until a commit, until none has
-        come for long, or until the group is gone.
+        come for long, or until the group is gone. It becomes none, for an hour at most, while its
+        member is `at_work` on the backlog of others: ids of such members, by group.
         """
+        work = cache(at_work)
         for group in [group for group in self._uncommitted if self._is_gone(group, now_ms)]:
             self._forget_uncommitted(group)
         found = {}
@@ -382,6 +391,10 @@ class Groups:
                     and now_ms - max(each.since_ms, each.grown_ms, int(there_since_ms[at]))
                     >= self._never_commits_ms
                     and self._holds(group, (topic, partition))
+                    and (
+                        now_ms - each.since_ms >= _TURNS * self._never_commits_ms
+                        or not self._is_held_by(work(group), group, (topic, partition))
+                    )
                 )
                 if each.left_ms < 0 and int(topics.log_start[at]) < end:
                     self.unread.add(group)
@@ -427,6 +440,10 @@ class Groups:
         missing = self._uncommitted.get(group, {})
         for each in [partition] if partition else list(missing):
             missing.pop(each, None)
+
+    def _is_held_by(self, members: Collection[str], group: str, partition: tuple[str, int]) -> bool:
+        member = self.owners.get(group, {}).get(partition)
+        return member is not None and member.member_id in members
 
     def _holds(self, group: str, partition: tuple[str, int]) -> bool:
         """True if a member is known to hold this partition now."""
