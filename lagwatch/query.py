@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from lagwatch.core.case import Case
 from lagwatch.core.causes import Cause, cause_of
 from lagwatch.core.evaluate import window_columns
-from lagwatch.core.forecast import GroupOutlook, Taking, of_group, outlooks
+from lagwatch.core.forecast import (
+    GroupOutlook,
+    Taking,
+    of_group,
+    outlooks,
+    without_catch_up,
+)
 from lagwatch.core.lags import Lags, no_lags
 from lagwatch.core.log_end import LogEndHistory
 from lagwatch.core.model import (
@@ -535,6 +541,8 @@ def _outlooks(
             {places[row]: lags[row] for row in own},
             taking.get(number),
         )
+        if snapshot.to_come.get(snapshot.groups[int(groups[number])]):
+            whole = without_catch_up(whole)
         yield replace(
             whole, partitions=dict(zip(places[start:stop], every[start:stop], strict=True))
         )

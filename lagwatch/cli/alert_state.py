@@ -243,11 +243,12 @@ def _to_be_sent(notice: dict[str, Any], zone: ZoneInfo) -> str:
 
 
 def _ended(incident: dict[str, Any], zone: ZoneInfo) -> str:
-    if incident["healed_ms"] is not None:
-        return f"healed {local_time(incident['healed_ms'], zone)}, muted"
-    if incident.get("muted"):
-        return "no, muted"
-    return local_time(incident["closed_ms"], zone)
+    healed_ms, closed_ms = incident["healed_ms"], incident["closed_ms"]
+    if closed_ms is not None:  # some time after the trouble was over
+        return local_time(closed_ms if healed_ms is None else healed_ms, zone)
+    if healed_ms is not None:
+        return f"healed {local_time(healed_ms, zone)}, muted"
+    return "no, muted" if incident.get("muted") else local_time(None, zone)
 
 
 def _acknowledged(incident: dict[str, Any]) -> str:

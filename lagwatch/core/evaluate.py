@@ -56,10 +56,12 @@ class Evaluation:
         info: Mapping[str, GroupInfo],
         owners: Mapping[str, Mapping[tuple[str, int], Member]],
         unread: Iterable[str] = (),
+        to_come: Mapping[str, int] = {},
     ) -> ClusterSnapshot:
         """The verdicts of the round that ended, as of `seen.now_ms`: at most `at_ms`.
 
-        `unread`: groups whose members hold partitions with messages, and have not committed there.
+        `unread`: groups whose members hold partitions with messages, and have not committed there;
+        `to_come`: how many of these they have not come to yet, of groups that work off a backlog.
         """
         rows, layout = self._judged.rows(seen, topics.read_ms), seen.layout
         group = self._grouped.round(
@@ -68,6 +70,7 @@ class Evaluation:
             intervals=seen.windows.intervals,
             changed=self._judged.changed,
             unread=unread,
+            to_come=to_come,
         )
         if self._judged.compared:
             self._compare(layout, rows, seen.windows.intervals)
@@ -90,6 +93,7 @@ class Evaluation:
             owners=owners,
             rules=seen.rules,
             around=seen.around,
+            to_come=to_come,
         )
 
     def _compare(self, layout: Layout, rows: RowColumns, intervals: int) -> None:

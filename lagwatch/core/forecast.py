@@ -7,7 +7,7 @@ bench ONLY=forecast` replays traces against it.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import inf, isnan
 from typing import Final, NamedTuple
@@ -388,6 +388,19 @@ class Taking(NamedTuple):
     turns: frozenset[tuple[str, int]]
     """Partitions that rest while others are read, and are fine by their verdicts: what they do
     says nothing of the group."""
+
+
+def without_catch_up(outlook: GroupOutlook) -> GroupOutlook:
+    """The same of a group of whose lag a part is not known: how long that takes is not, either."""
+    whole = replace(
+        outlook.whole,
+        catch_up_s=None,
+        catch_up_low_s=None,
+        catch_up_high_s=None,
+        catch_up_reason=CatchUpReason.LAG_UNKNOWN,
+        steady=False,
+    )
+    return replace(outlook, whole=whole)
 
 
 def of_group(

@@ -1,6 +1,6 @@
 """From rows to groups: a group is as bad as its worst partition."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -35,10 +35,12 @@ class Grouped:
         intervals: int,
         changed: NDArray[np.intp] | None,
         unread: Iterable[str] = (),
+        to_come: Mapping[str, int] = {},
     ) -> GroupColumns:
         """The groups after these rows changed; None: all of them.
 
-        `unread`: groups whose members hold partitions with messages, and have not committed there.
+        `unread`: groups whose members hold partitions with messages, and have not committed there;
+        `to_come`: how many of these they have not come to yet, of groups that work off a backlog.
         """
         if not layout.groups:
             self._layout, self.columns = layout, _no_groups()
@@ -53,7 +55,13 @@ class Grouped:
             rows=rows, first=layout.group_first, unread=np.array(numbers, np.intp)
         )
         self.columns = replace(self.columns, times=times)
-        return self.columns
+        index = layout.group_index
+        known = {index[group]: count for group, count in to_come.items() if group in index}
+        if not any(known.values()):
+            return self.columns
+        unknown = self.columns.unknown.copy()
+        unknown[list(known)] += list(known.values())
+        return replace(self.columns, unknown=unknown)
 
     def _roll_up_all(self, layout: Layout, rows: RowColumns, intervals: int) -> None:
         every = np.arange(rows.rule.size)

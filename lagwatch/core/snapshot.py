@@ -266,6 +266,8 @@ class ClusterSnapshot:
     """Age from which on data count as stale."""
     transactions: Mapping[tuple[str, int], OpenTransaction] = field(default_factory=dict)
     """Open transactions that a last stable offset waits for, by (topic, partition)."""
+    to_come: Mapping[str, int] = field(default_factory=dict)
+    """Partitions that members hold and have not come to yet, by group: these work off a backlog."""
     listed: frozenset[str] | None = None
     """Groups that Kafka listed last; None: since the start it has not listed them completely."""
     hidden: frozenset[str] = frozenset()

@@ -520,6 +520,7 @@ class ClusterMonitor:
             info={**self.elsewhere, **self.groups.info},
             owners=dict(self.groups.owners),
             unread=self.groups.unread,
+            to_come=dict(self.groups.to_come),
         )
         before, self.snapshot = (
             self.snapshot,

@@ -87,6 +87,9 @@ class Groups:
         self._missing_ms: dict[str, int] = {}
         """Of `_uncommitted`: groups that Kafka does not list, and since when."""
         self.unread: set[str] = set()
+        self.to_come: Counter[str] = Counter()
+        """Partitions with messages that members hold and have not come to, by group: they work off
+        the backlog of others, and nothing of these was committed yet."""
         """Of `_uncommitted`: groups whose members hold partitions that have messages now."""
         self._bereft: set[str] = set()
         """Of `_uncommitted`: groups whose last offset was removed, and to which no member came
@@ -374,7 +377,7 @@ class Groups:
         for group in [group for group in self._uncommitted if self._is_gone(group, now_ms)]:
             self._forget_uncommitted(group)
         found = {}
-        self.unread = set()
+        self.unread, self.to_come = set(), Counter()
         for group, missing in self._uncommitted.items():
             for (topic, partition), each in missing.items():
                 at = position(topics, topic, partition)
@@ -386,18 +389,17 @@ class Groups:
                     each.log_end = end
                 if end > each.log_end >= 0 and each.grown_ms < 0:
                     each.grown_ms = now_ms
+                waits = self._is_held_by(work(group), group, (topic, partition))
                 each.found |= (
                     each.grown_ms >= 0
                     and now_ms - max(each.since_ms, each.grown_ms, int(there_since_ms[at]))
                     >= self._never_commits_ms
                     and self._holds(group, (topic, partition))
-                    and (
-                        now_ms - each.since_ms >= _TURNS * self._never_commits_ms
-                        or not self._is_held_by(work(group), group, (topic, partition))
-                    )
+                    and (now_ms - each.since_ms >= _TURNS * self._never_commits_ms or not waits)
                 )
                 if each.left_ms < 0 and int(topics.log_start[at]) < end:
                     self.unread.add(group)
+                    self.to_come[group] += waits and not each.found
                 if each.found and not self._has_left(each, now_ms):
                     found[group, topic, partition] = each.since_ms
         return found

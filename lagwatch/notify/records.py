@@ -180,7 +180,7 @@ class AlertRecords:
             again_ms=None if again_ms is None else checked_ms(again_ms),
             opened_ms=checked_ms(row["opened_ms"]),
             closed_ms=None if row["closed_ms"] is None else checked_ms(row["closed_ms"]),
-            healed_ms=row["held_ms"] if row["closed_ms"] is None else None,
+            healed_ms=row["held_ms"] if row["closed_ms"] is None else summary["ended_ms"],
             notified_ms=row["told_ms"],
             acknowledged_ms=row["acknowledged_ms"],
             acknowledged_by=row["acknowledged_by"],

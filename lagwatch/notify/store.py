@@ -40,6 +40,7 @@ from lagwatch.notify.verdict import nothing_known
 
 SUMMARY: Final = (
     *("status", "rule", "total_lag", "time_lag_s", "partition_count", "unknown_partitions"),
+    "ended_ms",
 )
 
 WAITING_ANEW: Final = (

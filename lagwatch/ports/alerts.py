@@ -63,7 +63,8 @@ class IncidentRecord:
     verdict: Mapping[str, object]
     """At the last transition."""
     healed_ms: int | None = None
-    """Since when its group is good, while a mute holds the end back; None: it is not."""
+    """Since when its group is good: of an open one while a mute holds the end back; None: it is
+    not, or it is gone, or that is not known."""
     headline: str = ""
     """What was wrong at the last transition, in the words of its notices; "" once it has ended."""
     behind_now: str = ""

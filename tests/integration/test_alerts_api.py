@@ -571,3 +571,24 @@ def test_mutes_of_the_configuration_say_when_they_come_until_they_are_over(tmp_p
     assert night.weekly == "mon, sun at 03:00 Europe/Berlin for 1 h 30 min"
     assert (later.id, later.weekly) == ("config:later", "")
     assert (later.starts_ms, later.ends_ms) == (4_102_444_800_000, 4_102_531_200_000)
+
+
+def test_a_closed_incident_says_since_when_its_group_is_well(tmp_path: Path) -> None:
+    clock = ShiftedClock()
+    fleet = Fleet(["billing"], clock)
+    settings = alert_settings(
+        tmp_path,
+        '[alerts.policies.all]\nclose_for_s = 60\n[alerts.webhook.hook]\nurl = "http://127.0.0.1:1"\n',
+    )
+    with closing(Alerts(settings, clock)) as alerts:
+        fleet.fail("billing")
+        fleet.shown_to(alerts)
+        fleet.heal("billing")
+        fleet.shown_to(alerts)
+        healed_ms = clock.now_ms()
+        fleet.pass_time(70)
+        fleet.shown_to(alerts)
+        (ended,) = alerts.incidents(IncidentAsk(state="closed"))[0]
+
+    assert ended.healed_ms == pytest.approx(healed_ms, abs=2_000)
+    assert ended.closed_ms == pytest.approx(healed_ms + 70_000, abs=2_000)

@@ -195,14 +195,14 @@ class SteppedCluster:
     def judge(self):
         return self.monitor.judge(EpochMs(self.now_ms))
 
-    def groups_hold(self, group: str, topic: str, partition: int) -> None:
-        """A group with one member, which holds one partition."""
+    def groups_hold(self, group: str, topic: str, *partitions: int) -> None:
+        """A group with one member, which holds these partitions."""
         member = Member(
             member_id="m",
             instance_id="",
             client_id="c",
             host="h",
-            assignment=((topic, (partition,)),),
+            assignment=((topic, partitions),),
         )
         info = GroupInfo(
             group=group,

@@ -13,9 +13,10 @@ from lagwatch.core.model import GroupStatus, Rule, RuleSet
 from lagwatch.metrics.explained import MOST_PARTITIONS, explained
 from lagwatch.ports.queries import Partitions
 from lagwatch.query import SnapshotQueries
-from lagwatch_api.v1.trends import speeds_and_causes
+from lagwatch_api.v1.trends import speeds_and_causes, unknown_because
 from tests.support.fleet import Fleet, ShiftedClock
 from tests.support.history import Live
+from tests.support.stepped_cluster import SteppedCluster
 
 CLUSTER = "here"
 _GROUPS = 8
@@ -345,3 +346,33 @@ def test_partitions_of_a_wide_topic_that_a_group_never_committed_leave_room_for_
     assert len(speeds_and_causes(fleet.queries, "here", fleet.groups)[1]) == len(fleet.groups)
     verdict = fleet.queries.verdict(CLUSTER, "g7", Partitions.COMMITTED)
     assert [each.partition for each in verdict.partitions] == [7]
+
+
+def test_what_a_group_has_not_come_to_yet_is_part_of_its_lag_and_not_known() -> None:
+    """A client works off the backlog of one partition before it goes on with the next."""
+    cluster = SteppedCluster(intervals=10)
+    cluster.partitions = 4
+    cluster.create("t")
+    queries = SnapshotQueries({CLUSTER: cluster.monitor}, health=lambda: ())
+    seen = []
+    for step in range(60):
+        cluster.grow("t", 10_000 if step == 0 else 20)
+        cluster.groups_hold("g", "t", 0, 1, 2, 3)
+        for partition in (0,) if step < 40 else range(4):
+            cluster.commit("g", "t", partition, 100 + 50 * step)
+        cluster.ends()
+        cluster.judge()
+        cluster.wait(5)
+        if step < 3:
+            continue
+        verdict = queries.verdict(CLUSTER, "g", Partitions.ALL)
+        catch_up = queries.outlook(CLUSTER, "g").whole.catch_up_reason
+        unknown = unknown_because(queries, CLUSTER, ["g"]).get("g", "")
+        seen.append((verdict.unknown_partitions, catch_up, unknown))
+
+    behind, after = seen[17:36], seen[40:]
+    assert {number for number, *_ in behind} == {3}
+    assert {reason for _, reason, _ in behind} == {CatchUpReason.LAG_UNKNOWN}
+    assert behind[-1][2].startswith("3 of 4 partitions unknown: the group works off the backlog")
+    assert {(number, text) for number, _, text in after} == {(0, "")}
+    assert CatchUpReason.LAG_UNKNOWN not in {reason for _, reason, _ in after}

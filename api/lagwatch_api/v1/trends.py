@@ -208,6 +208,11 @@ def unknown_because(
                 number, text = len(most), sentence(most[0]).text
                 of = f"{number:,} of {counted(verdict.partition_count, 'partition')} unknown: "
                 found[group] = text if number == len(partitions) else of + text
+            elif number := verdict.unknown_partitions:
+                found[group] = (
+                    f"{number:,} of {counted(verdict.partition_count, 'partition')} unknown: the "
+                    "group works off the backlog of others, and has not come to these"
+                )
     return found
 
 

@@ -115,7 +115,7 @@ export const acknowledge = (id) => order(`api/v1/alerts/incidents/${encodeURICom
 /** One incident in words, with a button that acknowledges it where that is allowed. */
 export function incidentLine(incident, acknowledged) {
   const open = incident.healed_ms === null ? "still open" : `healed ${instant(incident.healed_ms)}, its end waits for the mute`;
-  const end = incident.closed_ms === null ? open : `closed ${instant(incident.closed_ms)}`;
+  const end = incident.closed_ms === null ? open : `ended ${instant(incident.healed_ms ?? incident.closed_ms)}`;
   const by = incident.acknowledged_by ? ` by ${incident.acknowledged_by}` : "";
   const seen = incident.acknowledged_ms === null ? "" : ` · acknowledged${by} ${instant(incident.acknowledged_ms)}`;
   const may = incident.closed_ms === null && incident.acknowledged_ms === null && mayOperate();
