@@ -1,5 +1,6 @@
 """The live state of one cluster: its columns by row and partition, and the rows in them."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -194,28 +195,30 @@ class LiveState:
                 self.table.free(np.array([row]))
                 del self.silent[identity]
 
-    def _at_work(self, group: str, *, now_ms: int) -> frozenset[str]:
-        """Members of a group that work off a backlog: ids.
+    def _at_work(self, groups: Iterable[str], *, now_ms: int) -> dict[str, set[str]]:
+        """Members of these groups that work off a backlog: ids by group.
 
         What a client has fetched of one partition it hands out before it goes on with the next: see
         `lagwatch.core.turns`.
         """
-        rows, owners = self.table.of_group(group), self.groups.owners.get(group, {})
-        rows = rows[self.windows.count[rows] > 0]
+        rows = self.table.of_groups(groups)
         step_ms, asked_ms = self.settings.limits.step_ms, now_ms - self.skew.corrected_ms
-        rows = rows[asked_ms - self.pace.moved_ms[rows] < FRESH_STEPS * step_ms]
         at = self.table.at[rows]
-        rows, at = rows[at >= 0], at[at >= 0]
+        moves = asked_ms - self.pace.moved_ms[rows] < FRESH_STEPS * step_ms
+        moves &= (self.windows.count[rows] > 0) & (at >= 0)
+        rows, at = rows[moves], at[moves]
         committed = self.committed(rows)
-        rest = self.topics.log_end[at] > committed
-        rows, at, committed = rows[rest], at[rest], committed[rest]
-        if not rows.size:
-            return frozenset()
         age = self.history.age(at, committed, now_ms)
         # a backlog from before the start is older than is known
         long = (age.lag_ms >= step_ms) | (age.lag_ms < 0)
-        places = [self.table.identity(row)[1:] for row in rows[long].tolist()]
-        return frozenset(owners[place].member_id for place in places if place in owners)
+        long &= self.topics.log_end[at] > committed
+        found: dict[str, set[str]] = {}
+        for row in rows[long].tolist():
+            group, topic, partition = self.table.identity(row)
+            member = self.groups.owners.get(group, {}).get((topic, partition))
+            if member is not None:
+                found.setdefault(group, set()).add(member.member_id)
+        return found
 
     def expire(self, now_ms: EpochMs) -> None:
         """Drop groups whose last commit is older than the expiry time."""

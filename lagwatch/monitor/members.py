@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import cache
 from typing import Final
 
 import numpy as np
@@ -362,7 +361,7 @@ class Groups:
         topics: TopicColumns,
         now_ms: int,
         there_since_ms: Int64,
-        at_work: Callable[[str], Collection[str]] = lambda _: (),
+        at_work: Callable[[Collection[str]], Mapping[str, Collection[str]]] = lambda _: {},
     ) -> dict[Identity, int]:
         """Partitions held, with messages that wait for long, and no commit → since when.
 
@@ -371,12 +370,12 @@ class Groups:
 
         A partition stays one of them while members come and go: until a commit, until none has
         come for long, or until the group is gone. It becomes none, for an hour at most, while its
-        member is `at_work` on the backlog of others: ids of such members, by group.
+        member is `at_work` on the backlog of others: says ids of such members, by group.
         """
-        work = cache(at_work)
         for group in [group for group in self._uncommitted if self._is_gone(group, now_ms)]:
             self._forget_uncommitted(group)
         found = {}
+        work = at_work(self._uncommitted) if self._uncommitted else {}
         self.unread, self.to_come = set(), Counter()
         for group, missing in self._uncommitted.items():
             for (topic, partition), each in missing.items():
@@ -389,7 +388,7 @@ class Groups:
                     each.log_end = end
                 if end > each.log_end >= 0 and each.grown_ms < 0:
                     each.grown_ms = now_ms
-                waits = self._is_held_by(work(group), group, (topic, partition))
+                waits = self._is_held_by(work.get(group, ()), group, (topic, partition))
                 each.found |= (
                     each.grown_ms >= 0
                     and now_ms - max(each.since_ms, each.grown_ms, int(there_since_ms[at]))

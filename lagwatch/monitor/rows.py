@@ -391,6 +391,13 @@ class RowTable:
             chosen &= used[1] == self._topics.find(topic)
         return np.flatnonzero(chosen & (used[0] >= 0))
 
+    def of_groups(self, groups: Iterable[str]) -> Rows:
+        """Rows of any of these groups."""
+        wanted = np.zeros(len(self._groups.names) + 1, np.bool_)
+        wanted[[self._groups.find(group) for group in groups]] = True
+        wanted[UNKNOWN] = False  # of rows that are not used, and of groups without any
+        return np.flatnonzero(wanted[self._ids[0, : self._windows.rows]])
+
     def of_topic(self, topic: str) -> Rows:
         """Rows of a topic, of whatever group."""
         number = self._topics.find(topic)
