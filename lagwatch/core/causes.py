@@ -619,12 +619,30 @@ def _stuck_partition(case: Case, worst: PartitionVerdict) -> Evidence | None:
     read = [each for each in case.moving if case.holder(each) == holder]
     if not read:
         return None
+    stuck = [each for each in case.troubled if each.rule in _STUCK]
+    of_topic = {each.topic for each in stuck} == {worst.topic}
+    whole = of_topic and not any(each.topic == worst.topic for each in case.moving)
     return {
         "client_id": holder.client_id,
         "host": holder.host,
         "quiet_ms": _quiet_ms(worst),
         "partitions_that_it_reads": len(read),
+        "stuck_partitions": len(stuck),
+        "dead_topic": worst.topic if whole and len(stuck) > 1 else None,
     }
+
+
+def _what_is_dead(found: Evidence) -> Evidence:
+    """One partition, one of several, or a whole topic: then not its member is to blame."""
+    works = "what works on it hangs or has died"
+    if found["dead_topic"] is not None:
+        dead = "a dead topic, {stuck_partitions:partition} of {dead_topic}"
+        works = "what handles this topic hangs or has died, or what that needs"
+    elif found["stuck_partitions"] == 1:
+        dead = "one dead partition"
+    else:
+        dead = "one of {stuck_partitions} dead partitions"
+    return {"dead": fill(dead, found), "works": works}
 
 
 def _slow_partition(case: Case, worst: PartitionVerdict) -> Evidence | None:
@@ -1081,10 +1099,10 @@ CAUSES: Final[Sequence[CauseRow]] = (
         ),
         find=_stuck_partition,
         sentence=(
-            "one dead partition: client {client_id} on {host:host} holds it and has read nothing "
-            "of it for {quiet_ms:span}, but reads {partitions_that_it_reads:other partition}: "
-            "what works on it hangs or has died"
+            "{dead}: client {client_id} on {host:host} holds this one and has read nothing of it "
+            "for {quiet_ms:span}, but reads {partitions_that_it_reads:other partition}: {works}"
         ),
+        phrases=_what_is_dead,
         refuted_by="the consumer has paused this partition on purpose",
         to_do=(
             (

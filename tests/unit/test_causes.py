@@ -1231,3 +1231,26 @@ def test_progress_that_went_back_was_reported_so() -> None:
     cause = cause_of(told(Part(rule=Rule.REWOUND, evidence=BACK), kind="flink", state="Unknown"))
     assert cause is not None
     assert cause.text.endswith("the job, or who reports for it, said so")
+
+
+@pytest.mark.parametrize(
+    ("dead", "said"),
+    [
+        ((2, 0), "a dead topic, 2 partitions of events: client a-1 on a holds this one"),
+        ((2, 1), "one of 2 dead partitions: client a-1 on a holds this one"),
+        ((1, 1), "one dead partition: client a-1 on a holds this one"),
+    ],
+)
+def test_a_topic_of_which_nothing_is_read_is_no_dead_partition(
+    dead: tuple[int, int], said: str
+) -> None:
+    """`dead`: how many partitions of the topic stopped, and how many are read."""
+    stuck = Part(by="a-1", rule=STOPPED, topic="events", evidence=SILENT, consumed=0.0)
+    read = Part(by="a-1", topic="events", committed_ago_s=5)
+    other = Part(by="a-1", committed_ago_s=5)
+
+    cause = found(told(*[stuck] * dead[0], *[read] * dead[1], other, other))
+
+    assert cause.name is CauseName.STUCK_PARTITION
+    assert cause.text.startswith(said)
+    assert ("handles this topic" in cause.text) == (dead[1] == 0)
