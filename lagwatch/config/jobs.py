@@ -60,17 +60,10 @@ def is_master(text: str) -> bool:
 MASTERS: Final = "Write local[2], spark://HOST:PORT, yarn, k8s://… or sc://…"
 
 
-def _known_master(master: Place) -> Place:
-    text = master.get_secret_value()
-    if "://" not in text and not is_master(text):  # cluster managers may be added to Spark
-        raise fault("master", "no master of Spark", f"{MASTERS}.")
-    return master
-
-
 class JobsSettings(Section):
     """The Spark jobs `backfill`, `rollup` and `report`."""
 
-    master: Annotated[Place, Field(min_length=1), AfterValidator(_known_master)] = Field(
+    master: Annotated[Place, Field(min_length=1)] = Field(
         default="local[*]",
         validate_default=True,
         description=(
