@@ -61,18 +61,14 @@ def _faults(settings: "Settings") -> "Iterator[Fault]":
     from lagwatch.config.tokens import read_tokens
     from lagwatch.errors import ConfigError
     from lagwatch.http_server import Certificate
+    from lagwatch.notify.review import opening_faults, report_channels, review, template_faults
 
     if settings.alerts.active:
-        from lagwatch.notify.review import opening_faults, review, template_faults
-
         yield from template_faults(settings.alerts)
         yield from review(settings)
         yield from opening_faults(settings.alerts)
     else:
-        from lagwatch.notify.broadcast import faults_of
-
-        channels = settings.jobs.report.channels
-        yield from faults_of(channels, settings.alerts, key="jobs.report.channels")
+        yield from report_channels(settings)
     try:
         if settings.server.auth.tokens_file is not None:
             read_tokens(settings.server.auth.tokens_file)

@@ -1,6 +1,7 @@
 """What the commands of the Spark jobs share: their flags, and a run from beginning to end."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -80,6 +81,11 @@ class Job:
     def spark(self) -> "SparkSession":
         """Spark, started now if it does not run yet."""
         return self.start_spark()
+
+
+_MASTER: Final = re.compile(
+    r"local(\[(\*|\d+)(,\s*\d+)?\])?|yarn|(spark|k8s|sc)://.+|local-cluster\[.+\]"
+)
 
 
 @contextmanager
@@ -216,16 +222,17 @@ def prepared(
         LagwatchError: there is no such folder.
     """
     from lagwatch.config import secret
-    from lagwatch.config.jobs import MASTERS, is_master
 
     if store is not None and not store.strip():
         raise typer.BadParameter(
             "is empty. Write a folder or a URL, or leave the option out for the configured store",
             param_hint="--store",
         )
-    if master is not None and not is_master(master):
+    if master is not None and not _MASTER.fullmatch(master):
         raise typer.BadParameter(
-            f"{secret.Place.shown(master)!r} is no master. {MASTERS}", param_hint="--master"
+            f"{secret.Place.shown(master)!r} is no master. Write local[2], spark://HOST:PORT, "
+            "yarn, k8s://… or sc://…",
+            param_hint="--master",
         )
     settings = configured(config).settings if config is not None else None
     _require_spark()

@@ -1,8 +1,7 @@
 """Section `[jobs]`: the Spark jobs `backfill`, `rollup` and `report`."""
 
-import re
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field
@@ -45,19 +44,6 @@ class ReportSettings(Section):
         default=(),
         description="names of the alert channels that get the report",
     )
-
-
-_MASTER: Final = re.compile(
-    r"local(\[(\*|\d+)(,\s*\d+)?\])?|yarn|(spark|k8s|sc)://.+|local-cluster\[.+\]"
-)
-
-
-def is_master(text: str) -> bool:
-    """May Spark know a master of this name?"""
-    return _MASTER.fullmatch(text) is not None
-
-
-MASTERS: Final = "Write local[2], spark://HOST:PORT, yarn, k8s://… or sc://…"
 
 
 class JobsSettings(Section):

@@ -217,8 +217,7 @@ def _committed_beyond_end(case: Case, worst: PartitionVerdict) -> Evidence | Non
         return None
     reached = start.offset <= log_end
     # a topic made anew would have been seen: of the groups that it had commits of
-    watched_ms = case.watched_ms
-    same_log = event is None and watched_ms is not None and start.commit_ms > watched_ms
+    same_log = event is None and case.watched_ms is not None and start.commit_ms > case.watched_ms
     if not reached and not same_log:
         return None
     return {

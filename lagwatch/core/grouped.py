@@ -57,7 +57,7 @@ class Grouped:
         self.columns = replace(self.columns, times=times)
         index = layout.group_index
         known = {index[group]: count for group, count in to_come.items() if group in index}
-        if not any(known.values()):
+        if not known:
             return self.columns
         unknown = self.columns.unknown.copy()
         unknown[list(known)] += list(known.values())

@@ -31,11 +31,6 @@ class AppendTimeColumns:
         self._stored: StoredTimes | None = None
 
     @property
-    def times(self) -> OffsetTimes | None:
-        """The known times; None without any. Never changed in place."""
-        return self._times
-
-    @property
     def stored(self) -> StoredTimes | None:
         """What the stored history says; None: nothing. Never changed in place."""
         return self._stored
@@ -46,6 +41,8 @@ class AppendTimeColumns:
 
     def at(self, committed: Committed) -> OffsetTimes | None:
         """The known times, of a row whose newest one is beyond its commits the one before.
+
+        None without any; never changed in place.
 
         A commit waits for the log end of its time; the answer for its offset may come sooner.
         """

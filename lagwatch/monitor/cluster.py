@@ -257,7 +257,7 @@ class ClusterMonitor:
             case EmptyTails():
                 self._live.partitions.tails(report, self._live.topics)
             case reports.AppendTimes():
-                self.append_times.take(report, self.table, self._live.committed)
+                self.append_times.take(report, self.table, self.windows.last_offset)
             case OpenTransactions():
                 self._transactions = {
                     (each.topic, each.partition): each for each in report.transactions
@@ -585,7 +585,7 @@ class ClusterMonitor:
                 skew_ms=skew_ms,
                 all_polled=self.facts is not None and self.facts.commits_mode == "admin",
             ),
-            times=self.append_times.at(self._live.committed),
+            times=self.append_times.at(self.windows.last_offset),
             stored=self.append_times.stored,
             out_of_order=self._admission.shares.out_of_order(self.table),
         )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.evaluate import Layout, lay_out
-from lagwatch.core.judged import Inputs, Judged, window_columns
+from lagwatch.core.judged import Inputs, Judged
 from lagwatch.core.lags import Lags
 from lagwatch.core.log_end import LogEndHistory
 from lagwatch.core.model import UNKNOWN, EpochMs, Membership, RuleSet
@@ -140,10 +140,6 @@ class LiveState:
         cells = newest, rows
         self.past_lags.take(rows, self.windows.lag[cells], self.windows.commit_ms[cells], now_ms)
 
-    def committed(self, rows: NDArray[np.integer]) -> Int64:
-        """The newest committed offsets of stored rows."""
-        return window_columns(self.windows, rows).newest_offset
-
     def follow_turns(
         self, seen: Inputs, judged: Judged, *, fresh: bool
     ) -> tuple[Inputs, NDArray[np.integer]]:
@@ -207,7 +203,7 @@ class LiveState:
         moves = asked_ms - self.pace.moved_ms[rows] < FRESH_STEPS * step_ms
         moves &= (self.windows.count[rows] > 0) & (at >= 0)
         rows, at = rows[moves], at[moves]
-        committed = self.committed(rows)
+        committed = self.windows.last_offset(rows)
         age = self.history.age(at, committed, now_ms)
         # a backlog from before the start is older than is known
         long = (age.lag_ms >= step_ms) | (age.lag_ms < 0)

@@ -398,7 +398,8 @@ class Groups:
                 )
                 if each.left_ms < 0 and int(topics.log_start[at]) < end:
                     self.unread.add(group)
-                    self.to_come[group] += waits and not each.found
+                    if waits and not each.found:
+                        self.to_come[group] += 1
                 if each.found and not self._has_left(each, now_ms):
                     found[group, topic, partition] = each.since_ms
         return found

@@ -33,15 +33,9 @@ def check(names: Sequence[str], alerts: AlertsSettings, *, key: str) -> None:
     Raises:
         ConfigError: with every name that is not; `key` is the option that holds the names.
     """
-    if faults := faults_of(names, alerts, key=key):
-        raise ConfigError(faults)
-
-
-def faults_of(names: Sequence[str], alerts: AlertsSettings, *, key: str) -> list[Fault]:
-    """A fault for each name that is not that of a channel that can send a report."""
     channels = dict(alerts.channels())
     known = [name for name, channel in channels.items() if kind_of(channel).takes_reports]
-    return [
+    faults = [
         Fault(
             key=key,
             value=name,
@@ -51,6 +45,8 @@ def faults_of(names: Sequence[str], alerts: AlertsSettings, *, key: str) -> list
         for name in names
         if name not in known
     ]
+    if faults:
+        raise ConfigError(faults)
 
 
 async def deliver(

@@ -235,14 +235,19 @@ def _quick(settings: Settings) -> Iterator[Fault]:
             )
 
 
-def _elsewhere(settings: Settings) -> Iterator[Fault]:
-    """Other parts that name channels, or the file of the alerts."""
+def report_channels(settings: Settings) -> Iterator[Fault]:
+    """Channels of the report that there are not."""
     names = {name for name, _ in settings.alerts.channels()}
     for channel in settings.jobs.report.channels:
         if channel not in names:
             known = f"There are: {', '.join(sorted(names))}." if names else "Add it to [alerts]."
             problem = "is no channel of this configuration"
             yield _fault("jobs.report.channels", f'"{channel}"', problem, known)
+
+
+def _elsewhere(settings: Settings) -> Iterator[Fault]:
+    """Other parts that name channels, or the file of the alerts."""
+    yield from report_channels(settings)
     file = settings.alerts.file
     if settings.checkpoint.path and Path(settings.checkpoint.path).absolute() == file.absolute():
         problem = "is also checkpoint.path, which is a folder"

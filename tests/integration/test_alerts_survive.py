@@ -124,9 +124,7 @@ def test_an_incident_survives_a_restart_and_is_closed_after_it(tmp_path: Path) -
         settings = _settings(tmp_path, receiver)
         fleet = Fleet(["billing", "orders"], clock)
         with running(settings, clock) as before:
-            fleet.fail("billing")
-            before.sees(fleet)
-            eventually(lambda: len(receiver.notices) == 1 and before.idle(), "the opening")
+            _opens(fleet, before, receiver)
 
         with running(settings, clock) as after:
             after.sees(fleet)
@@ -146,9 +144,7 @@ def test_an_end_held_back_by_a_mute_survives_a_restart(tmp_path: Path, again: bo
         settings = _settings(tmp_path, receiver)
         fleet = Fleet(["billing"], clock)
         with running(settings, clock) as before:
-            fleet.fail("billing")
-            before.sees(fleet)
-            eventually(lambda: len(receiver.notices) == 1 and before.idle(), "the opening")
+            _opens(fleet, before, receiver)
             mute = before.call(partial(_mute, before, clock.now_ms()))
             fleet.heal("billing")
             healed_ms = clock.now_ms()
@@ -210,9 +206,7 @@ def test_the_end_of_an_incident_says_for_how_long_of_it_nothing_was_seen(tmp_pat
     with receiving() as receiver:
         fleet = Fleet(["billing"], clock)
         with running(_settings(tmp_path, receiver), clock) as before:
-            fleet.fail("billing")
-            before.sees(fleet)
-            eventually(lambda: len(receiver.notices) == 1 and before.idle(), "the opening")
+            _opens(fleet, before, receiver)
             fleet.pass_time(70)
             before.sees(fleet)
             shutil.copytree(tmp_path, later)
@@ -236,9 +230,7 @@ def test_a_group_that_was_well_before_a_restart_was_so_since_then(tmp_path: Path
     with receiving() as receiver:
         fleet = Fleet(["billing"], clock)
         with running(_patient(tmp_path, receiver), clock) as before:
-            fleet.fail("billing")
-            before.sees(fleet)
-            eventually(lambda: len(receiver.notices) == 1 and before.idle(), "the opening")
+            _opens(fleet, before, receiver)
             for _ in range(12):
                 fleet.pass_time(10)
                 before.sees(fleet)
@@ -255,6 +247,13 @@ def test_a_group_that_was_well_before_a_restart_was_so_since_then(tmp_path: Path
     verdict = receiver.notices[-1]["verdict"]
     assert verdict["ended_ms"] == pytest.approx(healed_ms, abs=2_000)
     assert "ended_after_ms" not in verdict, "that was seen"
+
+
+def _opens(fleet: Fleet, alerts: Running, receiver: Receiver) -> None:
+    """`billing` fails, and its notice is delivered."""
+    fleet.fail("billing")
+    alerts.sees(fleet)
+    eventually(lambda: len(receiver.notices) == 1 and alerts.idle(), "the opening")
 
 
 def _patient(folder: Path, receiver: Receiver) -> Settings:
@@ -288,9 +287,7 @@ def test_an_empty_window_after_a_restart_closes_nothing(tmp_path: Path) -> None:
         settings = _settings(tmp_path, receiver)
         fleet = Fleet(["billing", "orders"], clock)
         with running(settings, clock) as before:
-            fleet.fail("billing")
-            before.sees(fleet)
-            eventually(lambda: len(receiver.notices) == 1 and before.idle(), "the opening")
+            _opens(fleet, before, receiver)
 
         with running(settings, clock) as after:
             after.sees(Fleet(["orders"], clock))  # billing has not been read yet

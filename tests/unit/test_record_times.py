@@ -357,10 +357,11 @@ class TestKept:
         kept.take(self._report(0, 3), table, _all_admitted)
         kept.take(self._report(3, 1, offset=6), table, _all_admitted)
 
-        assert kept.times is not None
-        found = dict(zip(kept.times.row.tolist(), kept.times.offset.tolist(), strict=True))
+        times = kept.at(_all_admitted)
+        assert times is not None
+        found = dict(zip(times.row.tolist(), times.offset.tolist(), strict=True))
         assert found == {int(rows[0]): 5, int(rows[1]): 6, int(rows[3]): 6}
-        assert (np.diff(kept.times.row) > 0).all()
+        assert (np.diff(times.row) > 0).all()
 
     def test_an_answer_for_an_offset_beyond_the_commits_leaves_the_one_before(self) -> None:
         """A commit waits for a log end; meanwhile the group's time lag does not jump to a bound."""
@@ -390,7 +391,7 @@ class TestKept:
 
         kept.take(self._report(1, 7), table, _all_admitted)
 
-        assert kept.times is None
+        assert kept.at(_all_admitted) is None
 
     def test_a_row_that_is_given_up_is_forgotten(self) -> None:
         table, kept = self._table(2), AppendTimeColumns()
@@ -399,7 +400,7 @@ class TestKept:
 
         kept.clear(rows.astype(np.intp))
 
-        assert kept.times is None
+        assert kept.at(_all_admitted) is None
 
     def test_copies_of_rows_can_be_put_back(self) -> None:
         table, kept, again = self._table(3), AppendTimeColumns(), AppendTimeColumns()
@@ -408,13 +409,14 @@ class TestKept:
 
         again.put(0, kept.copied(np.sort(rows).astype(np.intp)))
 
-        assert kept.times is not None
-        assert again.times is not None
+        before, after = kept.at(_all_admitted), again.at(_all_admitted)
+        assert before is not None
+        assert after is not None
         for name in ("row", "offset", "low_ms", "high_ms", "by_broker"):
-            assert getattr(again.times, name).tolist() == getattr(kept.times, name).tolist()
+            assert getattr(after, name).tolist() == getattr(before, name).tolist()
         again = AppendTimeColumns()
         again.put(0, {})
-        assert again.times is None
+        assert again.at(_all_admitted) is None
 
 
 def test_what_came_while_a_partition_was_not_asked_for_is_asked_of_the_brokers() -> None:

@@ -204,14 +204,15 @@ def unknown_because(
             alike: dict[object, list[PartitionVerdict]] = defaultdict(list)
             for each in filter(is_unknown, partitions):
                 alike[each.rule, each.unknown_reason].append(each)
-            if most := max(alike.values(), key=len, default=None):
-                number, text = len(most), sentence(most[0]).text
-                of = f"{number:,} of {counted(verdict.partition_count, 'partition')} unknown: "
+            most = max(alike.values(), key=len, default=[])
+            number = len(most) or verdict.unknown_partitions
+            of = f"{number:,} of {counted(verdict.partition_count, 'partition')} unknown: "
+            if most:
+                text = sentence(most[0]).text
                 found[group] = text if number == len(partitions) else of + text
-            elif number := verdict.unknown_partitions:
+            elif number:
                 found[group] = (
-                    f"{number:,} of {counted(verdict.partition_count, 'partition')} unknown: the "
-                    "group works off the backlog of others, and has not come to these"
+                    f"{of}the group works off the backlog of others, and has not come to these"
                 )
     return found
 
