@@ -49,6 +49,10 @@ _UNBIASED: Final = 2
 """So many steps that passed no log start show how fast a consumer reads."""
 _MOST_LOSSES: Final = 10_000
 """At most this many losses wait to be recorded."""
+_DOUBTED_MS: Final = 600_000
+"""How long a loss of a topic counts against what its group passed in other partitions."""
+_MOST_DOUBTS: Final = 1_000
+"""What a group passed in a topic, and may have read, is kept so often."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,6 +65,16 @@ class _Span:
     """End of the last of them."""
     start: Int64
     """By topic-partition; -1 unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Doubt:
+    """Messages that were deleted, and that a group has either read or skipped."""
+
+    identity: Identity
+    at_ms: int
+    first: int
+    end: int
 
 
 class LogStarts:
@@ -199,6 +213,10 @@ class Losses:
         self._found: deque[Loss] = deque(maxlen=_MOST_LOSSES)
         self._skipped: dict[Identity, deque[tuple[int, int]]] = {}
         """First offset and end of the last losses of each group-partition."""
+        self._doubts: dict[tuple[str, str], deque[_Doubt]] = {}
+        """By group and topic, oldest first."""
+        self._proved_ms: dict[tuple[str, str], int] = {}
+        """When a group was last seen to skip messages of a topic."""
 
     def rows_came(self) -> None:
         """Rows were made, which may be below the log start."""
@@ -230,6 +248,10 @@ class Losses:
         commit right at the log start is that of a consumer which has its messages deleted once
         they are read, as Kafka Streams does; unless the log began there before it was made, or it
         is further than it can have read, and it was far from the log end before and after.
+
+        A consumer of many partitions goes on in one after the other: then a skip in one looks like
+        reading. Once a group has lost messages of a topic, whatever it passed within ten minutes
+        and may have read counts as well, so that the number stays an upper bound.
         """
         if self.starts.since_ms < 0:
             return
@@ -306,8 +328,13 @@ class Losses:
                 else UNKNOWN,
             )
             end = int(start[index]) if far or too_far else min(int(start[index]), gone)
-            if end > (first := max(int(before[index]), int(counted[index]))):
-                self._lose(int(row[index]), first, end, now_ms, exact=False)
+            self._settle(
+                int(row[index]),
+                (int(before[index]), end, int(start[index])),
+                now_ms,
+                # one that is near the log end cannot have been thrown back to the log start
+                behind=bool(lag[index] >= step),
+            )
 
     def count(self, now_ms: EpochMs, *, skew_ms: int) -> None:
         """Rows whose next message was deleted before this round began: what was deleted is lost.
@@ -436,7 +463,7 @@ class Losses:
         start = self.starts.passed(np.full(before.size, at), before, after)
         if (start < 0).sum() >= _UNBIASED:
             before = np.maximum(before, start)
-        counted = int(self._setbacks.counted_until(np.array([row]))[0])
+        counted = self._counted(row)
         for first, end in self._skipped.get(self._table.identity(row), ()):
             if end <= counted:  # else it is of a topic that was deleted and made anew
                 before = np.where((before <= first) & (end <= after), end, before)
@@ -479,6 +506,55 @@ class Losses:
         patience_ms = _PATIENCE_MS if len(gaps_ms) >= _GAPS else _LONG_PATIENCE_MS
         silent_ms = self._seen_ms(row, window.commit_ms[-1] + skew_ms, self.starts.until_ms)
         return silent_ms <= max(patience_ms, _HUNG * max(gaps_ms, default=0))
+
+    def _settle(
+        self, row: int, passed: tuple[int, int, int], now_ms: EpochMs, *, behind: bool
+    ) -> None:
+        """Count what a commit passed: offset before it, end of what was lost, and log start."""
+        group, topic, partition = self._table.identity(row)
+        before, end, log_start = passed
+        first = max(before, self._counted(row))
+        if end > first:
+            self._proved_ms.pop((group, topic), None)
+            self._proved_ms[group, topic] = now_ms
+            for doubt in self._doubts.pop((group, topic), ()):
+                self._count_doubt(doubt, now_ms)
+            first = max(first, self._counted(row))
+            if end > first:
+                self._lose(row, first, end, now_ms, exact=False)
+                first = end
+        if behind and log_start > first:
+            self._doubt(
+                _Doubt(
+                    identity=(group, topic, partition), at_ms=now_ms, first=first, end=log_start
+                ),
+                now_ms,
+            )
+
+    def _doubt(self, doubt: _Doubt, now_ms: EpochMs) -> None:
+        """Count it if its group was seen to skip messages of the topic lately, else keep it."""
+        key = doubt.identity[:2]
+        if now_ms - self._proved_ms.get(key, -_DOUBTED_MS) < _DOUBTED_MS:
+            self._count_doubt(doubt, now_ms)
+            return
+        kept = self._doubts.pop(key, None) or deque(maxlen=_MOST_DOUBTS)
+        kept.append(doubt)
+        self._doubts[key] = kept
+        for found in (self._doubts, self._proved_ms):
+            if len(found) > _MOST_LOSSES:
+                del found[next(iter(found))]
+
+    def _count_doubt(self, doubt: _Doubt, now_ms: EpochMs) -> None:
+        row = self._table.row_of(doubt.identity)
+        if row is None or now_ms - doubt.at_ms > _DOUBTED_MS:
+            return
+        first = max(doubt.first, self._counted(row))
+        # a log start before it is that of a topic which was deleted and made anew
+        if first < doubt.end <= np.append(self.starts.newest, UNKNOWN)[self._table.at[row]]:
+            self._lose(row, first, doubt.end, now_ms, exact=False)
+
+    def _counted(self, row: int) -> int:
+        return int(self._setbacks.counted_until(np.array([row]))[0])
 
     def _lose(self, row: int, first: int, end: int, now_ms: EpochMs, *, exact: bool) -> None:
         group, topic, partition = self._table.identity(row)

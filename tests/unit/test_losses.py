@@ -933,3 +933,139 @@ def test_a_log_start_above_zero_at_the_first_look_is_that_of_retention() -> None
     rounds.hold()
 
     assert rounds.monitor.topics.retained_from.tolist() == [40]
+
+
+class ManyPartitions:
+    """One consumer that reads 24 partitions one after the other, slower than they are written."""
+
+    PARTITIONS = 24
+
+    def __init__(self, *, chunk: int, reads: int) -> None:
+        """In each round it reads `chunk` messages of each of `reads` partitions."""
+        number = self.PARTITIONS
+        settings = MonitorSettings(
+            intervals=10,
+            min_distance_ms=1_000,
+            expire_ms=3_600_000,
+            allowed_lag=0,
+            minimum_complete=0.0,
+            history_ms=86_400_000,
+        )
+        self.monitor = ClusterMonitor("here", settings)
+        self.now_ms = START_MS
+        self._chunk, self._reads = chunk, reads
+        self._next = 0
+        self._order = 0
+        self.position = np.zeros(number, np.int64)
+        self.end = np.full(number, 500, np.int64)
+        self.lost = 0
+        partitions = np.full(1, number, np.int32)
+        self._apply(CollectorStarted(incarnation=1))
+        self._apply(
+            Topics(
+                version=1,
+                names=("t",),
+                ids=("id",),
+                partitions=partitions,
+                leader=np.ones(number, np.int32),
+            )
+        )
+        self._apply(Backlog(read=0, total=0, ready=True))
+        member = Member(
+            member_id="m",
+            client_id="c",
+            host="h",
+            instance_id="",
+            assignment=(("t", tuple(range(number))),),
+        )
+        info = GroupInfo(
+            group="g",
+            type="classic",
+            state="Stable",
+            assignor="range",
+            coordinator=1,
+            members=(member,),
+        )
+        self._apply(GroupsSeen(groups=(info,), complete=True))
+
+    def _apply(self, report: Report) -> None:
+        self.monitor.apply(report, EpochMs(self.now_ms))
+
+    @property
+    def start(self) -> np.ndarray:
+        """2,000 messages are kept, and segments of 500 deleted."""
+        return np.maximum(self.end - 2_000, 0) // 500 * 500
+
+    def round(self, *, writes: int) -> None:
+        started_ms = self.now_ms
+        self.end += writes
+        start = self.start
+        for _ in range(self._reads):
+            at = self._next = (self._next + 1) % self.PARTITIONS
+            skipped = max(start[at] - self.position[at], 0)
+            self.lost += int(skipped)
+            self.position[at] = min(self.position[at] + skipped + self._chunk, self.end[at])
+        self.now_ms += TOOK_MS
+        self._apply(
+            LogEnds(
+                version=1,
+                started_ms=EpochMs(started_ms),
+                finished_ms=EpochMs(self.now_ms),
+                log_start=start,
+                log_end=self.end.copy(),
+                last_stable=self.end.copy(),
+            )
+        )
+        self._commit(started_ms + 1_000)
+        self._apply(CommitsKnown(until_ms=np.array([started_ms])))
+        self.now_ms = started_ms + ROUND_MS
+        self.monitor.judge(EpochMs(self.now_ms))
+
+    def _commit(self, at_ms: int) -> None:
+        """Of all partitions, as consumers do."""
+        number = self.PARTITIONS
+        new = self._order == 0
+        self._apply(
+            Commits(
+                first_new_id=0,
+                new_groups=("g",) * number if new else (),
+                new_topics=("t",) * number if new else (),
+                new_partitions=tuple(range(number)) if new else (),
+                key=np.arange(number, dtype=np.int32),
+                offset=self.position.copy(),
+                commit_ms=np.full(number, at_ms),
+                order=self._order + np.arange(number),
+                observed_ms=EpochMs(at_ms + 10),
+                exact_times=True,
+            )
+        )
+        self._order += number
+
+    def counted(self) -> int:
+        return int(self.monitor.setbacks.lost(np.arange(self.PARTITIONS)).sum())
+
+
+@pytest.mark.parametrize(("chunk", "reads"), [(200, 4), (400, 2), (1_000, 1), (50, 12)])
+def test_what_a_reader_of_many_partitions_is_said_to_have_lost_is_an_upper_bound(
+    chunk: int, reads: int
+) -> None:
+    seen = ManyPartitions(chunk=chunk, reads=reads)
+    said = []
+    for _ in range(120):
+        seen.round(writes=100)
+        said.append((seen.counted(), seen.lost))
+    for _ in range(24):  # what it skipped last is known once it has been committed
+        seen.round(writes=0)
+
+    assert seen.lost > 30_000
+    assert seen.counted() >= seen.lost, said[::10]
+    assert seen.counted() < 1.5 * seen.lost
+
+
+def test_a_reader_of_many_partitions_that_keeps_up_loses_nothing() -> None:
+    seen = ManyPartitions(chunk=150, reads=24)
+    for _ in range(120):
+        seen.round(writes=100)
+
+    assert seen.lost == 0
+    assert seen.counted() == 0
