@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from lagwatch.cli import app
 from lagwatch.config.history import HistorySettings
 from lagwatch.config.jobs import ReportSettings
-from lagwatch.core.record import Kind
+from lagwatch.core.record import Kind, from_rows
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.jobs.report.build import ReportRequest, ReportResult, run_report
 from lagwatch.jobs.report.day import Day
@@ -30,6 +30,7 @@ from lagwatch.jobs.report.frames import HistoryTables
 from lagwatch.jobs.report.text import MOST_LINES, text
 from lagwatch.jobs.tables import StoreRef
 from tests.support.history import group_sample, group_samples
+from tests.support.history import rollup as rollup_row
 from tests.support.receiver import receiving
 from tests.support.rolled import BERLIN, LONG_DAY, Rolled, write_fleet
 
@@ -667,6 +668,23 @@ def test_a_roll_up_is_asked_for_only_where_there_is_something_to_roll_up(
     assert text(report).splitlines()[0] == f"Consumer lag on 2026-10-25: {said}"
     assert list(report.notes)[:1] == notes
     assert not any("first" in note for note in list(report.notes)[1:])
+
+
+@pytest.mark.parametrize("kind", [Kind.ROLLUP_1H, Kind.ROLLUP_1D])
+def test_a_day_of_which_only_coarse_rollups_are_left_is_not_said_to_be_empty(
+    spark, tmp_path, kind
+) -> None:
+    store = ParquetStore(str(tmp_path / "store"))
+    midnight_ms = LONG_DAY.to_ms // 86_400_000 * 86_400_000
+    store.write([from_rows(kind, [rollup_row(kind, bucket_ms=midnight_ms)])], batch="one")
+
+    report = _report(spark, str(tmp_path / "store"), LONG_DAY).report
+
+    assert text(report).splitlines()[0] == (
+        "Consumer lag on 2026-10-25: nothing is kept in detail any more"
+    )
+    (note,) = report.notes
+    assert "history.retention.rollup_5m_days" in note
 
 
 def test_a_day_whose_files_cannot_be_read_is_not_said_to_be_empty(spark, tmp_path) -> None:

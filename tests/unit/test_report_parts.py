@@ -221,6 +221,7 @@ def report() -> Report:
         advice_days=7,
         advice=none,
         unreadable_files=0,
+        only_coarse=False,
         notes=("There is <nothing> here.",),
     )
 

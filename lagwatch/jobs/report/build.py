@@ -167,6 +167,7 @@ class _Builder:
             days, (compared, week_known) = clusters.result(), trend.result()
             came, went = turns.result()
             to_do_now = self._to_do(rounds, events, found, risks)
+            only_coarse = not (of_groups or aside) and self._has_coarse_rollups()
             return Report(
                 version=VERSION,
                 lagwatch=__version__,
@@ -193,12 +194,14 @@ class _Builder:
                 advice_days=loads.DAYS,
                 advice=advice.result(),
                 unreadable_files=len(aside),
+                only_coarse=only_coarse,
                 notes=(
                     *_aside_note(aside),
                     *self._notes(
                         days,
                         of_groups,
                         unreadable=bool(aside),
+                        only_coarse=only_coarse,
                         week_known=week_known,
                         risks_known=risks_known,
                     ),
@@ -500,10 +503,17 @@ class _Builder:
         of_groups: Sequence[GroupDay],
         *,
         unreadable: bool,
+        only_coarse: bool,
         week_known: bool,
         risks_known: bool,
     ) -> Iterator[str]:
         """Notes on gaps and missing parts, which a reader must know to judge the rest."""
+        if only_coarse:
+            yield (
+                "Of this day only roll-ups of hours and days are kept. A report is made from those "
+                "of 5 minutes: `history.retention.rollup_5m_days` says for how long they stay."
+            )
+            return
         if not any(day.groups or day.recorded_s for day in days):
             if not unreadable:
                 yield self._nothing_recorded()
@@ -529,6 +539,13 @@ class _Builder:
             yield f"{nothing} of the week before: there is nothing to compare with."
         if days and not risks_known:
             yield f"{nothing} of the partitions of this day: retention cannot be judged."
+
+    def _has_coarse_rollups(self) -> bool:
+        """Are there roll-ups of hours of the day, or of the days (in UTC) that begin in it?"""
+        return any(
+            self._history.rows(kind, self._day.from_ms, self._day.to_ms, (), "group").head(1)
+            for kind in (Kind.ROLLUP_1H, Kind.ROLLUP_1D)
+        )
 
     def _nothing_recorded(self) -> str:
         """Names the first samples of the week after, as on the morning after an installation."""

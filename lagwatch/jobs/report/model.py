@@ -386,6 +386,8 @@ class Report:
     advice: Sequence[TopicAdvice]
     unreadable_files: int
     """Files of the history that could not be used: what they hold is missing here."""
+    only_coarse: bool
+    """True if only roll-ups of hours and days are left, from which no report is made."""
     notes: Sequence[str]
     """Notes on gaps and parts without data, which limit all other numbers."""
 

@@ -63,6 +63,8 @@ def _missing(report: Report) -> str:
     """Why there is no group in the report."""
     if report.unreadable_files:
         return "could be read"
+    if report.only_coarse:
+        return "is kept in detail any more"
     recorded = any(cluster.recorded_s for cluster in report.clusters)
     return "was rolled up" if recorded else "was recorded"
 
