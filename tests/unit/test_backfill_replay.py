@@ -267,6 +267,38 @@ def test_without_log_ends_lag_and_verdict_stay_unknown(rules: RuleSet, status: s
     assert [row["total_lag"] for row in rows(hours, Kind.GROUP_SAMPLES)] == [None, 110]
 
 
+def test_a_topic_that_was_made_anew_later_had_no_log_end_of_zero_before() -> None:
+    """Asked for a time before its first record, Kafka names the offset of that record."""
+    hours = replay(
+        "here",
+        replay_settings(),
+        sample_ms=grid(300),
+        commits=commits(
+            ("a", "orders", 0, 1, 5_000),
+            ("b", "empty", 0, 2, 0),
+            ("a", "orders", 0, 31, 5_060),
+            ("a", "orders", 0, 185, 10),
+        ),
+        log_ends=log_ends(
+            *(
+                row
+                for second in range(0, 301, 30)
+                for row in (
+                    (second, "empty", 0, 0),
+                    (second, "orders", 0, 0 if second < 180 else 10),
+                )
+            )
+        ),
+    )
+
+    found = rows(hours, Kind.SAMPLES)
+    orders = [row for row in found if row["topic"] == "orders"]
+    assert {row["status"] for row in orders if row["at_ms"] < NOON_MS + 180_000} == {"UNKNOWN"}
+    assert {row["lag"] for row in orders if row["at_ms"] < NOON_MS + 180_000} == {None}
+    assert (orders[-1]["status"], orders[-1]["lag"]) == ("OK", 0)
+    assert {row["lag"] for row in found if row["topic"] == "empty"} == {0}
+
+
 def test_a_topic_of_which_nothing_is_known_is_no_reason_to_stop() -> None:
     hours = replay(
         "here",

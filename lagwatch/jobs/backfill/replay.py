@@ -94,6 +94,12 @@ class Replay:
         """The present instant; more of its rows may follow."""
         self._round = False
         """True if it has log ends."""
+        self._committed = np.zeros(0, np.int64)
+        """Offset last committed, by the id of a group-partition; -1 none."""
+        self._at = np.zeros(0, np.int64)
+        """Position of the partition, by the id of a group-partition; -1 it has no log ends."""
+        self._placed = (0, 0)
+        """Number of group-partitions, and version of the topics, of which this is."""
         self.stale = 0
         """Rounds left out because log ends were missing."""
 
@@ -166,6 +172,7 @@ class Replay:
         new = [identity for identity in identities if identity not in self._keys]
         if new:
             self._announce(new)
+            self._committed = np.append(self._committed, np.full(len(new), UNKNOWN, np.int64))
             self._learn_completeness(commits, first)
         table = np.array([self._keys[identity] for identity in identities], np.int32)
         return table[number]
@@ -212,6 +219,7 @@ class Replay:
                 observed_ms=EpochMs(int(commits.at_ms[rows.stop - 1])),
             )
             self._monitor.apply(report, EpochMs(until_ms))
+            self._committed[report.key] = report.offset
         gone = queue.gone_until(until_ms)
         if gone.stop > gone.start:
             names = queue.gone.group.take(np.arange(gone.start, gone.stop)).tolist()
@@ -237,12 +245,27 @@ class Replay:
         """Finish the present instant: report its log ends, take its sample."""
         now_ms = EpochMs(self._moment_ms)
         if self._round:
+            self._leave_out_earlier_topics()
             self._monitor.apply(self._topics.report(now_ms), now_ms)
             self._round = False
         left = self._sample_ms[self._sampled : self._sampled + 1]
         if left.size and int(left[0]) == now_ms:
             self._sampled += 1
             yield from self._sample(now_ms)
+
+    def _leave_out_earlier_topics(self) -> None:
+        """Log ends of 0 below a commit are not known: the commit is of an earlier topic.
+
+        A topic that was made anew names the offset of its first record for every instant before it.
+        """
+        empty = self._topics.empty()
+        if not empty.size:
+            return
+        known = len(self._keys), self._topics.version
+        if self._placed != known:
+            at = [self._topics.position(topic, number) for _, topic, number in self._keys]
+            self._placed, self._at = known, np.array(at, np.int64)
+        self._topics.leave_out(np.intersect1d(empty, self._at[self._committed > 0]))
 
     def _sample(self, now_ms: EpochMs) -> Iterator[Part]:
         snapshot = self._monitor.judge(now_ms)
@@ -293,6 +316,11 @@ class _Positions:
         self._end = np.zeros(0, np.int64)
         self._start = np.zeros(0, np.int64)
         self._method = np.zeros(0, np.int8)
+
+    @property
+    def version(self) -> int:
+        """Rises with each new partition."""
+        return self._version
 
     @property
     def known_by(self) -> Methods:
@@ -362,6 +390,20 @@ class _Positions:
         self._end[at], self._start[at] = log_end, rows.log_start[some]
         known = log_end >= 0
         self._method[at[known]] = methods[some][known]
+
+    def position(self, topic: str, partition: int) -> int:
+        """Position of a partition; -1 if it has no log ends."""
+        known = partition < self._partitions.get(topic, 0)
+        return self._first[topic] + partition if known else UNKNOWN
+
+    def empty(self) -> Int64:
+        """Positions of the partitions whose log ends at 0 in the present round."""
+        return np.flatnonzero(self._end == 0)
+
+    def leave_out(self, at: Int64) -> None:
+        """The log ends of these are not known in the present round."""
+        self._end[at] = UNKNOWN
+        self._start[at] = UNKNOWN
 
     def report(self, at_ms: EpochMs) -> LogEnds:
         """The completed round; the next one begins without any value."""
