@@ -49,15 +49,9 @@ class AppendTimeColumns:
         times, before = self._times, self._before
         if times is None or before is None:
             return times
-        place = place_in(before.row, times.row)
-        early = (before.row[place] == times.row) & (times.offset > committed(times.row))
-        if not early.any():
-            return times
-        columns = {
-            name: np.where(early, getattr(before, name)[place], getattr(times, name))
-            for name in _COLUMNS
-        }
-        return _times(times.row, columns)
+        place = place_in(times.row, before.row)
+        early = (times.row[place] == before.row) & (times.offset[place] > committed(before.row))
+        return _with(times, _chosen(before, np.flatnonzero(early)))
 
     def take(self, report: AppendTimes, table: RowTable, committed: Committed) -> None:
         """Take a report; keys without a row are skipped, because they are reported again."""
@@ -70,7 +64,9 @@ class AppendTimeColumns:
         )
         times = self._times
         if times is not None and new.row.size:
-            reached = np.isin(times.row, new.row) & (times.offset <= committed(times.row))
+            place = place_in(times.row, new.row)
+            here = place[times.row[place] == new.row]
+            reached = here[times.offset[here] <= committed(times.row[here])]
             self._before = _with(self._before, _chosen(times, reached))
         self._times = _with(times, new)
 
@@ -118,7 +114,7 @@ def _times(row: NDArray[np.int32], columns: Mapping[str, Column]) -> OffsetTimes
     )
 
 
-def _chosen(times: OffsetTimes, chosen: NDArray[np.bool_]) -> OffsetTimes:
+def _chosen(times: OffsetTimes, chosen: Rows | NDArray[np.bool_]) -> OffsetTimes:
     return _times(times.row[chosen], {name: getattr(times, name)[chosen] for name in _COLUMNS})
 
 
@@ -135,14 +131,22 @@ def _with(times: OffsetTimes | None, new: OffsetTimes) -> OffsetTimes | None:
     """These times with others, which replace those of the same rows; None without any."""
     if not new.row.size:
         return times
-    kept = None if times is None else _without(times, new.row.astype(np.intp))
-    both = [new] if kept is None else [kept, new]
-    row = np.concatenate([each.row for each in both])
-    order = np.argsort(row, kind="stable")
-    columns = {
-        name: np.concatenate([getattr(each, name) for each in both])[order] for name in _COLUMNS
-    }
-    return _times(row[order], columns)
+    new = _chosen(new, np.argsort(new.row, kind="stable"))
+    if times is None:
+        return new
+    place = np.searchsorted(times.row, new.row)
+    there = times.row[np.minimum(place, times.row.size - 1)] == new.row
+    # most reports are a few new answers for many rows that have one
+    columns = {name: getattr(times, name).copy() for name in _COLUMNS}
+    for name, column in columns.items():
+        column[place[there]] = getattr(new, name)[there]
+    if there.all():
+        return _times(times.row, columns)
+    place, fresh = place[~there], _chosen(new, ~there)
+    return _times(
+        np.insert(times.row, place, fresh.row),
+        {name: np.insert(column, place, getattr(fresh, name)) for name, column in columns.items()},
+    )
 
 
 def _part(stored: StoredTimes, kept: NDArray[np.bool_]) -> StoredTimes:

@@ -144,7 +144,7 @@ _EMPTY: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answers:
-    """Answers as columns, sorted by key."""
+    """Answers as columns."""
 
     key: Int64
     offset: Int64
@@ -156,36 +156,68 @@ class _Answers:
     wait_s: NDArray[np.float64]
     """How long to wait before it is asked for again if it has moved."""
 
-    def of(self, key: Int64) -> NDArray[np.intp]:
-        """Places of keys, -1 for those that are not here."""
-        if not self.key.size:
-            return np.full(key.size, UNKNOWN, np.intp)
-        place = np.minimum(np.searchsorted(self.key, key), self.key.size - 1)
-        return np.where(self.key[place] == key, place, UNKNOWN)
-
     def take(self, places: NDArray[np.intp] | Bools) -> "_Answers":
         return _Answers(**{name: getattr(self, name)[places] for name in self.__slots__})
 
-    def joined(self, new: "_Answers") -> "_Answers":
-        """With the new answers in place of those to the same keys."""
-        kept = self.take(~np.isin(self.key, new.key))
-        columns = {
-            name: np.concatenate((getattr(kept, name), getattr(new, name)))
-            for name in self.__slots__
-        }
-        order = np.argsort(columns["key"], kind="stable")
-        return _Answers(**{name: column[order] for name, column in columns.items()})
 
+class _Held:
+    """The newest answer of each key. Keys count from 0 without gaps, so they are the places."""
 
-_NOTHING: Final = _Answers(
-    key=np.zeros(0, np.int64),
-    offset=np.zeros(0, np.int64),
-    low_ms=np.zeros(0, np.int64),
-    high_ms=np.zeros(0, np.int64),
-    by_broker=np.zeros(0, np.bool_),
-    asked_s=np.zeros(0),
-    wait_s=np.zeros(0),
-)
+    def __init__(self) -> None:
+        self._there = np.zeros(0, np.bool_)
+        none = np.zeros(0, np.int64)
+        self._columns = _Answers(
+            key=none,
+            offset=none,
+            low_ms=none,
+            high_ms=none,
+            by_broker=np.zeros(0, np.bool_),
+            asked_s=np.zeros(0),
+            wait_s=np.zeros(0),
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self._there.any())
+
+    @property
+    def by_key(self) -> _Answers:
+        """Means something only for keys that have an answer."""
+        return self._columns
+
+    def has(self, key: Int64) -> Bools:
+        """Mask of the keys that have an answer."""
+        found = np.zeros(key.size, np.bool_)
+        inside = key < self._there.size
+        found[inside] = self._there[key[inside]]
+        return found
+
+    def keep(self, key: Int64) -> None:
+        """Forget the answers of all other keys."""
+        kept = np.zeros(self._there.size, np.bool_)
+        kept[key[key < kept.size]] = True
+        self._there &= kept
+
+    def put(self, new: _Answers) -> None:
+        """Take new answers in, in place of those to the same keys."""
+        if not new.key.size:
+            return
+        if (size := int(new.key.max()) + 1) > self._there.size:
+            self._grow(max(size, 2 * self._there.size))
+        self._there[new.key] = True
+        for name in _Answers.__slots__:
+            getattr(self._columns, name)[new.key] = getattr(new, name)
+
+    def _grow(self, size: int) -> None:
+        more = size - self._there.size
+        self._there = np.append(self._there, np.zeros(more, np.bool_))
+        columns = {name: getattr(self._columns, name) for name in _Answers.__slots__}
+        self._columns = _Answers(
+            **{name: np.append(each, np.zeros(more, each.dtype)) for name, each in columns.items()}
+        )
+
+    def all(self) -> _Answers:
+        """A copy of all answers."""
+        return self._columns.take(self._there)
 
 
 class RecordTimePoller:
@@ -211,7 +243,7 @@ class RecordTimePoller:
         self._passed = _Passed()
         self._unseen: Int64 = np.zeros(0, np.int64)
         self._seen_of: tuple[int, int, int, int] | None = None
-        self._answers = _NOTHING
+        self._answers = _Held()
         self._said_s = clock.monotonic_s()
         self._topics: dict[str, tuple[float, TopicTimes]] = {}
         self._by_broker_ms: dict[str, int] = {}
@@ -233,14 +265,14 @@ class RecordTimePoller:
         """Search for offsets that have no answer yet; send what is new."""
         unseen = self._unseen
         await self._configured(self._by_broker_ms.keys(), for_s=_CONFIGURED_FOR_S)
-        if not unseen.size and not self._answers.key.size:
+        if not unseen.size and not self._answers:
             return ()
-        self._answers = self._answers.take(np.isin(self._answers.key, unseen))
+        self._answers.keep(unseen)
         key = self._due(unseen)
         if key.size:
             started_s = self._clock.monotonic_s()
             new = await self._search(key, self._last.offset[key].copy())
-            self._answers = self._answers.joined(new)
+            self._answers.put(new)
             _log.debug(
                 "record_times_found",
                 offsets=int(key.size),
@@ -250,20 +282,19 @@ class RecordTimePoller:
             await self._say(new)
         if self._clock.monotonic_s() - self._said_s > _SAY_AGAIN_S:
             self._said_s = self._clock.monotonic_s()
-            await self._say(self._answers)
+            await self._say(self._answers.all())
         return ()
 
     def _due(self, unseen: Int64) -> Int64:
         """Keys to ask for now: those without an answer, then those that moved, the oldest first."""
-        place = self._answers.of(unseen)
-        fresh = unseen[place < 0][:_MOST_OFFSETS]
-        known, place = unseen[place >= 0], place[place >= 0]
+        answered, by_key = self._answers.has(unseen), self._answers.by_key
+        fresh, known = unseen[~answered][:_MOST_OFFSETS], unseen[answered]
         if not known.size:
             return fresh
-        age_s = self._clock.monotonic_s() - self._answers.asked_s[place]
-        moved = self._last.offset[known] != self._answers.offset[place]
-        failed = self._answers.low_ms[place] < 0
-        due = (moved & (age_s > self._answers.wait_s[place])) | (failed & (age_s > _TRY_AGAIN_S))
+        age_s = self._clock.monotonic_s() - by_key.asked_s[known]
+        moved = self._last.offset[known] != by_key.offset[known]
+        failed = by_key.low_ms[known] < 0
+        due = (moved & (age_s > by_key.wait_s[known])) | (failed & (age_s > _TRY_AGAIN_S))
         chosen = np.flatnonzero(due)
         oldest = chosen[np.argsort(-age_s[chosen], kind="stable")[:_MOST_MOVED]]
         return np.sort(np.concatenate((fresh, known[oldest])))[:_MOST_OFFSETS]
@@ -298,9 +329,8 @@ class RecordTimePoller:
 
     def _waits_s(self, key: Int64) -> NDArray[np.float64]:
         """How long keys that are asked for now wait until the next time."""
-        waits_s, place = np.full(key.size, _SOON_S), self._answers.of(key)
-        before = place >= 0
-        longer_s = 2 * self._answers.wait_s[place[before]]
+        waits_s, before = np.full(key.size, _SOON_S), self._answers.has(key)
+        longer_s = 2 * self._answers.by_key.wait_s[key[before]]
         waits_s[before] = np.minimum(longer_s, _MOVED_AFTER_S)
         return waits_s
 

@@ -89,11 +89,12 @@ class TailPoller:
         if not found.key.size:
             self._nothing_of = self._of()
             self._quiet, self._quiet_end = quiet, ends.log_end
-        names = self._rows.names(found.row)
+        rows, place = np.unique(found.row, return_inverse=True)
+        names = self._rows.names(rows)
         refused = self._still_refused()
-        self._say_refused(found, names, refused)
+        self._say_refused(found, names, place, refused)
         readable = np.fromiter((name not in refused for name, _ in names), np.bool_, len(names))
-        self._wanted = _tails(found, names, readable)
+        self._wanted = _tails(found, names, place, readable)
 
     def _still_nothing(self, quiet: NDArray[np.bool_], log_end: Int64) -> bool:
         """True if nothing was found before in the same offsets and log ends."""
@@ -161,13 +162,17 @@ class TailPoller:
         return frozenset(name for name, at_s in self._refused_s.items() if at_s > now_s)
 
     def _say_refused(
-        self, found: _Candidates, names: Sequence[tuple[str, int]], refused: frozenset[str]
+        self,
+        found: _Candidates,
+        names: Sequence[tuple[str, int]],
+        place: NDArray[np.intp],
+        refused: frozenset[str],
     ) -> None:
         left: dict[tuple[str, int], int] = {}
         if refused:
             distances = (found.end - found.offset).tolist()
-            for name, distance in zip(names, distances, strict=True):
-                if name[0] in refused:
+            for at, distance in zip(place.tolist(), distances, strict=True):
+                if (name := names[at])[0] in refused:
                     left[name] = max(distance, left.get(name, 0))
         by_topic: dict[str, int] = {}
         for (topic, _), distance in left.items():
@@ -194,14 +199,19 @@ class TailPoller:
 
 
 def _tails(
-    found: _Candidates, names: Sequence[tuple[str, int]], readable: NDArray[np.bool_]
+    found: _Candidates,
+    names: Sequence[tuple[str, int]],
+    place: NDArray[np.intp],
+    readable: NDArray[np.bool_],
 ) -> tuple[Tail, ...]:
-    """Some partitions to read, each with all its committed offsets."""
-    rows = list(dict.fromkeys(found.row[readable].tolist()))[:_PARTITIONS]
+    """Some partitions to read, each with all its committed offsets.
+
+    `names` and `readable` are of partitions; `place` is where each candidate's is among them.
+    """
     tails = []
-    for row in rows:
-        here = np.flatnonzero(found.row == row)
-        topic, partition = names[int(here[0])]
+    for at in np.flatnonzero(readable)[:_PARTITIONS].tolist():
+        here = np.flatnonzero(place == at)
+        topic, partition = names[at]
         offsets = tuple(np.unique(found.offset[here]).tolist())
         tails.append(
             Tail(topic=topic, partition=partition, offsets=offsets, end=int(found.end[here[0]]))
