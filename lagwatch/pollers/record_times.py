@@ -197,6 +197,19 @@ class _Held:
         kept[key[key < kept.size]] = True
         self._there &= kept
 
+    def due(self, newest: Int64, now_s: float) -> Int64:
+        """Keys that moved, or failed, long enough ago; the one asked longest ago first.
+
+        `newest`: offsets by key. Whole columns are compared: choosing rows first takes longer.
+        """
+        size = min(self._there.size, newest.size)
+        there, columns = self._there[:size], self._columns
+        age_s = now_s - columns.asked_s[:size]
+        moved = (newest[:size] != columns.offset[:size]) & (age_s > columns.wait_s[:size])
+        failed = (columns.low_ms[:size] < 0) & (age_s > _TRY_AGAIN_S)
+        key = np.flatnonzero(there & (moved | failed))
+        return key[np.argsort(-age_s[key], kind="stable")]
+
     def put(self, new: _Answers) -> None:
         """Take new answers in, in place of those to the same keys."""
         if not new.key.size:
@@ -244,6 +257,8 @@ class RecordTimePoller:
         self._unseen: Int64 = np.zeros(0, np.int64)
         self._seen_of: tuple[int, int, int, int] | None = None
         self._answers = _Held()
+        self._kept_of: Int64 | None = None
+        """The unseen keys whose answers are kept."""
         self._said_s = clock.monotonic_s()
         self._topics: dict[str, tuple[float, TopicTimes]] = {}
         self._by_broker_ms: dict[str, int] = {}
@@ -267,7 +282,9 @@ class RecordTimePoller:
         await self._configured(self._by_broker_ms.keys(), for_s=_CONFIGURED_FOR_S)
         if not unseen.size and not self._answers:
             return ()
-        self._answers.keep(unseen)
+        if self._kept_of is not unseen:
+            self._kept_of = unseen
+            self._answers.keep(unseen)
         key = self._due(unseen)
         if key.size:
             started_s = self._clock.monotonic_s()
@@ -287,17 +304,9 @@ class RecordTimePoller:
 
     def _due(self, unseen: Int64) -> Int64:
         """Keys to ask for now: those without an answer, then those that moved, the oldest first."""
-        answered, by_key = self._answers.has(unseen), self._answers.by_key
-        fresh, known = unseen[~answered][:_MOST_OFFSETS], unseen[answered]
-        if not known.size:
-            return fresh
-        age_s = self._clock.monotonic_s() - by_key.asked_s[known]
-        moved = self._last.offset[known] != by_key.offset[known]
-        failed = by_key.low_ms[known] < 0
-        due = (moved & (age_s > by_key.wait_s[known])) | (failed & (age_s > _TRY_AGAIN_S))
-        chosen = np.flatnonzero(due)
-        oldest = chosen[np.argsort(-age_s[chosen], kind="stable")[:_MOST_MOVED]]
-        return np.sort(np.concatenate((fresh, known[oldest])))[:_MOST_OFFSETS]
+        fresh = unseen[~self._answers.has(unseen)][:_MOST_OFFSETS]
+        chosen = self._answers.due(self._last.offset, self._clock.monotonic_s())
+        return np.sort(np.concatenate((fresh, chosen[:_MOST_MOVED])))[:_MOST_OFFSETS]
 
     async def _search(self, key: Int64, offset: Int64) -> _Answers:
         pairs, pair = np.unique(
