@@ -677,7 +677,7 @@ class _GroupReader:
             complete=float(columns.complete[number]),
             partitions=partitions,
             partition_count=int(columns.partition_count[number]),
-            max_lag=self._partitions([max_lag_row])[0] if max_lag_row >= 0 else None,
+            max_lag=self._one_of(partitions, max_lag_row),
             total_lag=int(columns.total_lag[number]),
             readable_lag=int(columns.readable_lag[number]),
             left_behind_lag=int(columns.left_behind_lag[number]),
@@ -691,6 +691,16 @@ class _GroupReader:
             stale=snapshot.stale or age_ms > snapshot.stale_after_ms,
             data_age_s=max(age_ms, snapshot.data_age_ms) / 1000,
         )
+
+    def _one_of(
+        self, partitions: tuple[PartitionVerdict, ...], row: int
+    ) -> PartitionVerdict | None:
+        """The verdict of a row, from among these where it is there; None for -1."""
+        place = self._place(row)
+        if place is None:
+            return None
+        known = (each for each in partitions if (each.topic, each.partition) == place)
+        return next(known, None) or self._partitions([row])[0]
 
     def cause(self, verdict: GroupVerdict, outlook: GroupOutlook) -> Cause | None:
         """Why it has this verdict, which is of all its partitions."""
