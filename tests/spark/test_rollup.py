@@ -63,9 +63,9 @@ def stored(folder: Path) -> dict[Kind, list[Any]]:
     return {kind: held(store, kind) for kind in ROLLUPS}
 
 
-def computed(found: Recording) -> dict[Kind, list[Any]]:
+def computed(found: Recording, *, from_ms: int = DAY_START_MS) -> dict[Kind, list[Any]]:
     """The same without Spark, store or watermark."""
-    span = BucketSpan(kind=Kind.ROLLUP_5M, from_ms=DAY_START_MS, to_ms=DAY_START_MS + DAY_MS)
+    span = BucketSpan(kind=Kind.ROLLUP_5M, from_ms=from_ms, to_ms=DAY_START_MS + DAY_MS)
     five = roll_up(found.raw(), span, cluster="here", interval_ms=INTERVAL_MS)
     hours = merge(five, Kind.ROLLUP_1H)
     return {
@@ -312,6 +312,21 @@ def test_what_is_not_rolled_up_is_not_deleted(spark: SparkSession, tmp_path: Pat
     for cluster in ("here", "there"):
         assert store.days(Kind.SAMPLES, cluster) == ()
         assert store.days(Kind.ROLLUP_5M, cluster) == ("2026-11-01",)
+
+
+def test_days_that_were_never_rolled_up_are_made_whole_before_they_are_deleted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Samples from before and after the instant up to which retention deletes."""
+    cut_ms = DAY_START_MS
+    found = recording(21, rounds=120, start_ms=cut_ms - 20 * 60_000 + 10_000)
+    record(tmp_path, found)
+
+    keeping = ref(tmp_path, retention=RetentionSettings(samples_days=7))
+    result = run(spark, keeping, now_ms=cut_ms + 7 * DAY_MS + HOUR_MS)
+
+    assert 0 < result.removed[Kind.SAMPLES] < len(found.samples)
+    assert_same(stored(tmp_path), computed(found, from_ms=cut_ms - DAY_MS))
 
 
 def test_files_that_cannot_be_used_are_set_aside_and_named(

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lagwatch.core.record import Kind
+from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.jobs.rollup.plan import ROLLUPS, Makeable, buckets, due, end_of, pieces
 from lagwatch.jobs.stores.base import RawRows
 from lagwatch.jobs.units import Ranges, common, contains, union, widened
@@ -63,6 +64,29 @@ def test_an_hour_that_was_not_over_last_time_is_due_although_recording_has_stopp
 
     assert buckets(Kind.ROLLUP_5M, wanted, held, anything(), 9 * HOUR_MS) == ()
     assert buckets(Kind.ROLLUP_1H, wanted, held, anything(), 9 * HOUR_MS) == ((0, HOUR_MS),)
+
+
+@given(
+    held=RANGES,
+    also=RANGES,
+    from_min=st.integers(0, 70),
+    now_min=st.integers(0, 90),
+    kind=st.sampled_from([Kind.ROLLUP_5M, Kind.ROLLUP_1H]),
+)
+def test_buckets_are_always_whole(held, also, from_min, now_min, kind) -> None:
+    def minutes(ranges: Ranges) -> Ranges:
+        return union((begin * 60_000 + 10_000, end * 60_000 + 20_000) for begin, end in ranges)
+
+    cut = Makeable(
+        from_ms=dict.fromkeys(ROLLUPS, from_min * 60_000 + 1),
+        also=dict.fromkeys(ROLLUPS, minutes(union(also))),
+    )
+    recorded = minutes(union(held))
+
+    found = buckets(kind, recorded, recorded, cut, now_min * 60_000)
+
+    step = ROLLUP_STEP_MS[kind]
+    assert all(begin % step == end % step == 0 for begin, end in found)
 
 
 def test_what_retention_has_taken_a_part_of_is_not_made_again() -> None:

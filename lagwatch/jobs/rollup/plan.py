@@ -40,7 +40,9 @@ class Makeable:
         """Times in which a kind's buckets may be made again."""
         step = ROLLUP_STEP_MS[kind]
         begin_ms = -(-self.from_ms[kind] // step) * step
-        return common(union([(begin_ms, end_ms), *self.also[kind]]), [(0, end_ms)])
+        # of earlier times the first and the last bucket are whole as well: nothing was deleted
+        early = widened(self.also[kind], step)
+        return common(union([(begin_ms, end_ms), *early]), [(0, end_ms)])
 
 
 def makeable(
@@ -105,7 +107,14 @@ def units(
     *,
     task_rows: Mapping[Kind, int] = TASK_ROWS,
 ) -> Iterator[Unit]:
-    """Pieces of work of about `task_rows` finer rows each; together they cover `wanted`."""
+    """Pieces of work of about `task_rows` finer rows each; together they cover `wanted`.
+
+    Raises:
+        ValueError: a range does not begin and end with a bucket: rows would be counted in others.
+    """
+    step = ROLLUP_STEP_MS[kind]
+    if cut := [span for span in wanted if span[0] % step or span[1] % step]:
+        raise ValueError(f"{kind.value}: {cut[0]} is not made of whole buckets of {step} ms")
     finer, most = FINER.get(kind, Kind.SAMPLES), task_rows[kind]
     found = [piece for span in wanted for piece in pieces(span, _piece_ms(kind))]
     # samples are not cut within an hour: each part would read those before it again
