@@ -427,6 +427,7 @@ class ClusterMonitor:
             identity = self.table.identity(row)
             self._live.silent[identity] = row
             self.groups.found_before(identity, int(self.pace.since_s[row]) * 1000)
+        self._live.losses.restored()
 
     def _forget_restored(self, reason: str) -> None:
         """What was restored is of another cluster, or cannot go on: begin anew."""

@@ -102,6 +102,7 @@ class LiveState:
             is_remainder=self.is_remainder,
             held_ms=self.held_ms,
             never_held=lambda rows: self.pace.held_s[rows] == 0,
+            undescribed=lambda rows: self.groups.membership[rows] == Membership.UNKNOWN,
             seen_ms=self.seen_ms,
             vacancies=self.vacancies,
         )

@@ -23,8 +23,12 @@ Slots = NDArray[np.integer]
 
 _EVER_MS: Final = 1 << 62
 """Later than any instant."""
-_MOST: Final = 16
-"""Spans of log starts that are kept."""
+_FEWEST: Final = 16
+_MOST: Final = 120
+"""So many spans of log starts are kept: ten minutes, or less of very many partitions."""
+_MOST_CELLS: Final = 1_000_000
+_DESCRIBED_MS: Final = 30_000
+"""So long after a start groups may not be described yet."""
 _MOST_SKIPPED: Final = 16
 """Losses of a group-partition that are kept: more than a window has commits."""
 _PLAUSIBLE: Final = 3
@@ -51,6 +55,8 @@ _MOST_LOSSES: Final = 10_000
 """At most this many losses wait to be recorded."""
 _DOUBTED_MS: Final = 600_000
 """How long a loss of a topic counts against what its group passed in other partitions."""
+_BEHIND: Final = 4
+"""One that went over so many times its lag may be near the log end."""
 _MOST_DOUBTS: Final = 1_000
 """What a group passed in a topic, and may have read, is kept so often."""
 
@@ -85,12 +91,15 @@ class LogStarts:
 
     def __init__(self) -> None:
         self._spans: list[_Span] = []
+        self._began_ms = UNKNOWN
+        """End of the first round of this process."""
         self._away_ms = (UNKNOWN, UNKNOWN)
         """Ends of the last round of an earlier process, and of the first one of this."""
 
     def restore(self, start: Int64, finished_ms: int) -> None:
         """Take in the log starts of the last round of an earlier process."""
         self.add(start, finished_ms)
+        self._began_ms = UNKNOWN
         self._away_ms = finished_ms, _EVER_MS
 
     def is_unwatched(self, at_ms: int) -> bool:
@@ -108,6 +117,11 @@ class LogStarts:
         return self._spans[-1].until_ms if self._spans else UNKNOWN
 
     @property
+    def is_young(self) -> bool:
+        """Has this process begun only now?"""
+        return self.until_ms - self._began_ms < _DESCRIBED_MS
+
+    @property
     def newest(self) -> Int64:
         """Log starts of the newest round."""
         return self._spans[-1].start if self._spans else np.zeros(0, np.int64)
@@ -116,11 +130,13 @@ class LogStarts:
         """Take in the log starts of a round that ended at `finished_ms`."""
         if self._away_ms[1] == _EVER_MS:
             self._away_ms = self._away_ms[0], finished_ms
+        if self._began_ms < 0:
+            self._began_ms = finished_ms
         if self._spans and np.array_equal(self._spans[-1].start, start):
             self._spans[-1].until_ms = finished_ms
             return
         self._spans.append(_Span(since_ms=finished_ms, until_ms=finished_ms, start=start))
-        if len(self._spans) > _MOST:
+        if len(self._spans) > max(_FEWEST, min(_MOST, _MOST_CELLS // max(start.size, 1))):
             # the oldest may be the only one up to which commits are known
             del self._spans[1]
 
@@ -136,17 +152,15 @@ class LogStarts:
             found = np.where(span.since_ms <= known_ms, np.append(span.start, UNKNOWN)[at], found)
         return found
 
-    def passed(self, at: Slots, before: Int64, offset: Int64) -> Int64:
-        """Highest log start between two offsets of each partition; -1 when there was none.
+    def reached(self, at: int, at_ms: int) -> int:
+        """Log start of a partition in the first round that ended at or after an instant.
 
-        The newest may be beyond the later offset already.
+        What it was at the instant itself is not known, but it was no higher. -1: no round came.
         """
-        highest = np.full(at.size, UNKNOWN, np.int64)
         for span in self._spans:
-            start = np.append(span.start, UNKNOWN)[at]
-            between = (before < start) & (start < offset)
-            highest = np.where(between, np.maximum(highest, start), highest)
-        return highest
+            if span.until_ms >= at_ms and span.start[at] >= 0:
+                return int(span.start[at])
+        return UNKNOWN
 
     def gone_since_ms(self, at: int, offset: int) -> int:
         """End of the first round that found the message at `offset` of a partition deleted.
@@ -185,6 +199,7 @@ class Losses:
         is_remainder: Callable[[Slots], Bools],
         held_ms: Callable[[Slots], Int64],
         never_held: Callable[[Slots], Bools],
+        undescribed: Callable[[Slots], Bools],
         seen_ms: Callable[[int, int, int], int],
         vacancies: Vacancies,
     ) -> None:
@@ -193,6 +208,7 @@ class Losses:
         `is_remainder`: which rows hold offsets that no consumer of this cluster reads on from.
         `held_ms`: since when a member holds the partitions of some rows; -1 none does.
         `never_held`: rows whose partition no member was ever seen to hold.
+        `undescribed`: rows of whose members nothing is known.
         `seen_ms`: the longest stretch between two instants in which a row's partition was read.
         """
         self.starts = LogStarts()
@@ -204,6 +220,7 @@ class Losses:
         self._is_remainder = is_remainder
         self._held_ms = held_ms
         self._never_held = never_held
+        self._undescribed = undescribed
         self._seen_ms = seen_ms
         self._vacancies = vacancies
         self._compared_ms = UNKNOWN
@@ -221,6 +238,15 @@ class Losses:
     def rows_came(self) -> None:
         """Rows were made, which may be below the log start."""
         self._rows_came = True
+
+    def restored(self) -> None:
+        """Rows of an earlier process were put in: some groups were seen to skip messages lately."""
+        lost_ms = self._setbacks.column("lost_ms")
+        if lost_ms is None:
+            return
+        for row in np.flatnonzero(lost_ms[: self._windows.rows] >= 0).tolist():
+            key = self._table.identity(row)[:2]
+            self._proved_ms[key] = max(int(lost_ms[row]), self._proved_ms.get(key, 0))
 
     def take(self) -> tuple[Loss, ...]:
         """Losses noticed since the last call."""
@@ -257,59 +283,60 @@ class Losses:
             return
         row, offset = commits.row, commits.offset
         at = self._table.at[row]
-        start = np.append(log_start, UNKNOWN)[at]
-        # where more was deleted since, the commit may have passed an earlier log start
-        below = np.flatnonzero((before >= 0) & (offset < start))
-        start[below] = self.starts.passed(at[below], before[below], offset[below])
-        passed = np.flatnonzero((before >= 0) & (before < start) & (start <= offset))
+        newest = np.append(log_start, UNKNOWN)[at]
+        passed = np.flatnonzero((before >= 0) & (before < newest) & (before < offset))
         if not passed.size:
             return
-        commit_ms, lag = commits.commit_ms, commits.lag
+        lag = commits.lag
         counted = self._setbacks.counted_until(row)
-        committed_ms = commit_ms + skew_ms
-        for index in passed[counted[passed] < start[passed]].tolist():
+        committed_ms = commits.commit_ms + skew_ms
+        for index in passed[counted[passed] < offset[passed]].tolist():
+            # of the instant of the commit it is not known: no higher than soon after it
+            start = self.starts.reached(int(at[index]), int(committed_ms[index]))
+            start = int(newest[index]) if start < 0 else start
+            step = int(offset[index] - before[index])
+            passed_to = min(start, int(offset[index]))
+            skipped = passed_to - int(before[index])
+            if skipped <= 0:
+                continue
             # what was committed while the messages were there was read
             there_ms = self.starts.there_until_ms(int(at[index]), int(before[index]))
             if committed_ms[index] < there_ms:
                 continue
-            may_delete = offset[index] == start[index] and not self._was_set_to(
+            may_delete = offset[index] == start and not self._was_set_to(
                 at[index], offset[index], committed_ms[index]
             )
+            # or it had its messages deleted, and went on to do so before the next round
+            may_delete |= bool(offset[index] < start and lag[index] < step)
             window = self._windows.entries(int(row[index]))
-            took_ms = int(commit_ms[index]) - window.commit_ms[-1] if window.commit_ms else 0
             same = row[: index + 1] == row[index]
-            if exact_times and same.sum() == 1:
-                unread = at[[index]], before[[index]], committed_ms[[index]]
-                waited_ms, reason = self._history.waited(*unread)
-                waited_ms[reason == TimeLagReason.CAUGHT_UP] = 0
-                took_ms = _reading_ms(window.commit_ms, took_ms, waited_ms=int(waited_ms[0]))
             last_ms = window.commit_ms[-1] + skew_ms if window.commit_ms else UNKNOWN
-            vacancy = self._vacancy(int(row[index]), int(committed_ms[index]), skew_ms)
-            took_ms = self._there_ms(
-                int(row[index]), (last_ms, int(committed_ms[index])), took_ms, vacancy
+            between_ms = last_ms, int(committed_ms[index])
+            vacancy = self._vacancy(int(row[index]), between_ms[1], skew_ms)
+            readable, expected = self._readable(
+                int(row[index]),
+                window,
+                between_ms,
+                vacancy,
+                unread=int(before[index]) if same.sum() == 1 else None,
+                exact_times=exact_times,
+                now_ms=now_ms,
             )
-            usual, fastest = self._speeds(int(row[index]), int(at[index]), window)
-            speed = _PLAUSIBLE * fastest
-            away_ms = self._away_ms(int(row[index]), window, committed_ms[index], skew_ms)
-            since_ms = last_ms if exact_times else None
-            readable = speed * max(took_ms, 0) + self._kept(
-                int(at[index]), speed * away_ms, since_ms
-            )
-            if start[index] in offset[:index][same[:index]]:
+            if start in offset[:index][same[:index]]:
                 continue  # a consumer has its messages deleted up to a commit of its own
             # a lag proves nothing while the messages may have been there when they were committed
             gone_ms = self.starts.gone_since_ms(int(at[index]), int(before[index]))
-            step, skipped = offset[index] - before[index], start[index] - before[index]
             far = last_ms < gone_ms <= committed_ms[index] and 2 * skipped > step
             far &= lag[index] > _FAR * step
             # one that reads on what it has fetched goes past the log start at its usual speed
-            far &= step > _LEAP * usual * max(took_ms, 0)
+            far &= step > _LEAP * expected
             # Of few commits no speed is known: then only who came later cannot have read before,
             # nor fetched it. And of a poll it is not known what was committed before it.
             held_ms = self._held_ms(row[[index]])[0]
             reads_on = self.starts.is_unwatched(int(committed_ms[index])) or (
                 bool(window.commit_ms) and 0 <= held_ms <= last_ms
             )
+            reads_on |= self.starts.is_young and bool(self._undescribed(row[[index]])[0])
             speed_known = len(window.commit_ms) > _GAPS or (exact_times and not reads_on)
             too_far = speed_known and skipped > readable
             far_before = bool(window.lag) and min(window.lag[-1], lag[index]) > _FAR * step
@@ -320,20 +347,23 @@ class Losses:
                 self._gone_before(
                     int(row[index]),
                     window,
-                    (last_ms, int(committed_ms[index])),
+                    between_ms,
                     # of a poll the commits since the poll before it are not known
                     usual=2 if exact_times else 3,
                 )
                 if same.sum() == 1
                 else UNKNOWN,
             )
-            end = int(start[index]) if far or too_far else min(int(start[index]), gone)
             self._settle(
                 int(row[index]),
-                (int(before[index]), end, int(start[index])),
+                (
+                    int(before[index]),
+                    passed_to if far or too_far else min(passed_to, gone),
+                    passed_to,
+                ),
                 now_ms,
                 # one that is near the log end cannot have been thrown back to the log start
-                behind=bool(lag[index] >= step),
+                behind=bool(_BEHIND * lag[index] >= step),
             )
 
     def count(self, now_ms: EpochMs, *, skew_ms: int) -> None:
@@ -362,6 +392,8 @@ class Losses:
         floor = self.starts.known_at(self._table.at[rows], known_ms)
         counted = np.maximum(self._setbacks.counted_until(rows), committed)
         lost = (floor > counted) & ~self._is_remainder(rows)
+        if self.starts.is_young:
+            lost &= ~self._undescribed(rows)  # its member may have fetched them
         held, never_held = self._held_ms(rows) >= 0, self._never_held(rows)
         for index in np.flatnonzero(lost).tolist():
             row, end = int(rows[index]), int(floor[index])
@@ -375,6 +407,39 @@ class Losses:
             if reads and not unread and self._may_read_on(row, skew_ms):
                 continue
             self._lose(row, int(counted[index]), end, now_ms, exact=unread or not held[index])
+
+    def _readable(
+        self,
+        row: int,
+        window: Entries,
+        between_ms: tuple[int, int],
+        vacancy: Vacancy | None,
+        *,
+        unread: int | None,
+        exact_times: bool,
+        now_ms: int,
+    ) -> tuple[float, float]:
+        """Messages that a group can have read between two commits; and as usual.
+
+        `between_ms`: both on lagwatch's clock, -1 for none. `unread`: the offset of the first of
+        them; None if there were other commits since.
+        """
+        last_ms, committed_ms = between_ms
+        at = int(self._table.at[row])
+        skew_ms = last_ms - window.commit_ms[-1] if window.commit_ms else 0
+        took_ms = committed_ms - last_ms if window.commit_ms else 0
+        if exact_times and unread is not None:
+            waited_ms, reason = self._history.waited(
+                np.array([at]), np.array([unread]), np.array([committed_ms])
+            )
+            waited_ms[reason == TimeLagReason.CAUGHT_UP] = 0
+            took_ms = _reading_ms(window.commit_ms, took_ms, waited_ms=int(waited_ms[0]))
+        took_ms = max(self._there_ms(row, between_ms, took_ms, vacancy), 0)
+        usual, fastest = self._speeds(row, at, window, now_ms=now_ms, skew_ms=skew_ms)
+        speed = _PLAUSIBLE * fastest
+        away_ms = self._away_ms(row, window, committed_ms, skew_ms)
+        since_ms = last_ms if exact_times else None
+        return speed * took_ms + self._kept(at, speed * away_ms, since_ms), usual * took_ms
 
     def _was_set_to(self, at: int, log_start: int, committed_ms: int) -> bool:
         """Did the log of a partition begin at a log start before that was committed?"""
@@ -450,19 +515,25 @@ class Losses:
         began_ms = np.array([committed_ms - usual * max(gaps_ms)])
         return int(self.starts.known_at(self._table.at[[row]], began_ms)[0])
 
-    def _speeds(self, row: int, at: int, window: Entries) -> tuple[float, float]:
+    def _speeds(
+        self, row: int, at: int, window: Entries, *, now_ms: int, skew_ms: int
+    ) -> tuple[float, float]:
         """Messages read per millisecond between commits of a window: second fastest, fastest.
 
         The second is the usual one: the fastest may be of a leap. Of a step that skipped what is
         counted as lost, or passed a log start, only what is beyond it: a consumer that has skipped
         messages before would else seem fast enough to have read what it skips now. Where nearly
-        every step passes a log start, it may be reading there: then those count whole.
+        every step passes a log start, it may be reading there: then those count whole, unless its
+        group was seen to skip messages of the topic lately.
         """
         offset = np.array(window.offset, np.int64)
         before, after = offset[:-1], offset[1:]
-        start = self.starts.passed(np.full(before.size, at), before, after)
-        if (start < 0).sum() >= _UNBIASED:
-            before = np.maximum(before, start)
+        start = np.array(
+            [self.starts.reached(at, each + skew_ms) for each in window.commit_ms[1:]], np.int64
+        )
+        lately = now_ms - self._proved_ms.get(self._table.identity(row)[:2], -_DOUBTED_MS)
+        if (start <= before).sum() >= _UNBIASED or lately < _DOUBTED_MS:
+            before = np.maximum(before, np.minimum(start, after))
         counted = self._counted(row)
         for first, end in self._skipped.get(self._table.identity(row), ()):
             if end <= counted:  # else it is of a topic that was deleted and made anew
@@ -533,9 +604,9 @@ class Losses:
 
     def _doubt(self, doubt: _Doubt, now_ms: EpochMs) -> None:
         """Count it if its group was seen to skip messages of the topic lately, else keep it."""
-        key = doubt.identity[:2]
-        if now_ms - self._proved_ms.get(key, -_DOUBTED_MS) < _DOUBTED_MS:
-            self._count_doubt(doubt, now_ms)
+        key, row = doubt.identity[:2], self._table.row_of(doubt.identity)
+        if now_ms - self._proved_ms.get(key, -_DOUBTED_MS) < _DOUBTED_MS and row is not None:
+            self._lose(row, doubt.first, doubt.end, now_ms, exact=False)
             return
         kept = self._doubts.pop(key, None) or deque(maxlen=_MOST_DOUBTS)
         kept.append(doubt)

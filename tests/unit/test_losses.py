@@ -364,7 +364,8 @@ def test_a_member_that_retention_overtakes_again_and_again_loses_messages_each_t
     rounds.monitor.judge(EpochMs(rounds.now_ms))
     outlook = SnapshotQueries({"here": rounds.monitor}, health=tuple).outlook("here", "g").whole
 
-    assert rounds.lost() == skipped
+    # where between two rounds it went on is not known: it may be all of what it read then
+    assert skipped <= rounds.lost() <= skipped + 25 * 34
     assert (outlook.consumed_per_s, outlook.catch_up_s) == (None, None)
 
 
@@ -398,7 +399,8 @@ def test_a_loss_is_not_forgotten_because_more_is_deleted_right_after_it(rounds: 
     for _ in range(4):
         rounds.round(2_000, 100_000)
 
-    assert rounds.lost() == (1_000 - 110) + (2_000 - 1_020)
+    # at most: where in 1,000 to 1,010, and 2,000 to 2,010, it went on is not known
+    assert rounds.lost() == (1_010 - 110) + (2_010 - 1_020)
 
 
 def test_a_member_that_finds_its_coordinator_again_has_not_gone(rounds: Rounds) -> None:
@@ -500,6 +502,7 @@ def test_a_consumer_that_deletes_what_it_committed_loses_nothing(rounds: Rounds)
 def test_a_consumer_that_goes_on_behind_deleted_messages_lost_them(
     rounds: Rounds, silent_rounds: int
 ) -> None:
+    rounds.release()
     for _ in range(silent_rounds):
         rounds.round(3_000, 5_000)
     rounds.commit(5_000)
@@ -935,15 +938,15 @@ def test_a_log_start_above_zero_at_the_first_look_is_that_of_retention() -> None
     assert rounds.monitor.topics.retained_from.tolist() == [40]
 
 
-class ManyPartitions:
-    """One consumer that reads 24 partitions one after the other, slower than they are written."""
+class Overtaken:
+    """Partitions that one consumer reads in turns, slower than they are written and deleted."""
 
-    PARTITIONS = 24
+    KEPT = 3_000
+    SEGMENT = 600
 
-    def __init__(self, *, chunk: int, reads: int) -> None:
-        """In each round it reads `chunk` messages of each of `reads` partitions."""
-        number = self.PARTITIONS
-        settings = MonitorSettings(
+    def __init__(self, number: int, *, turn: int, reads: int, commits_at_s: int) -> None:
+        """It reads `reads` messages a second, `turn` seconds of one partition, then of the next."""
+        self._settings = MonitorSettings(
             intervals=10,
             min_distance_ms=1_000,
             expire_ms=3_600_000,
@@ -951,22 +954,27 @@ class ManyPartitions:
             minimum_complete=0.0,
             history_ms=86_400_000,
         )
-        self.monitor = ClusterMonitor("here", settings)
+        self.monitor = ClusterMonitor("here", self._settings)
         self.now_ms = START_MS
-        self._chunk, self._reads = chunk, reads
-        self._next = 0
-        self._order = 0
+        self._number, self._turn, self._reads = number, turn, reads
+        self._commits_at_s = commits_at_s
+        self._second = self._order = 0
+        self._new = True
         self.position = np.zeros(number, np.int64)
         self.end = np.full(number, 500, np.int64)
         self.lost = 0
-        partitions = np.full(1, number, np.int32)
+        self._begin()
+
+    def _begin(self) -> None:
+        number = self._number
+        self._new = True
         self._apply(CollectorStarted(incarnation=1))
         self._apply(
             Topics(
                 version=1,
                 names=("t",),
                 ids=("id",),
-                partitions=partitions,
+                partitions=np.full(1, number, np.int32),
                 leader=np.ones(number, np.int32),
             )
         )
@@ -992,45 +1000,59 @@ class ManyPartitions:
         self.monitor.apply(report, EpochMs(self.now_ms))
 
     @property
-    def start(self) -> np.ndarray:
-        """2,000 messages are kept, and segments of 500 deleted."""
-        return np.maximum(self.end - 2_000, 0) // 500 * 500
+    def _start(self) -> np.ndarray:
+        return np.maximum(self.end - self.KEPT, 0) // self.SEGMENT * self.SEGMENT
 
-    def round(self, *, writes: int) -> None:
-        started_ms = self.now_ms
+    def watch(self, seconds: int, *, writes: int) -> None:
+        """Let time pass; a round every five seconds, and a commit of all partitions."""
+        for _ in range(seconds):
+            self._read_and_write(writes)
+            if self._second % 5 == self._commits_at_s:
+                self._commit()
+            if self._second % 5 == 0:
+                self._round()
+
+    def wait(self, seconds: int, *, writes: int) -> None:
+        """The same, while lagwatch is killed and started again."""
+        kept = list(capture(self.monitor))
+        for _ in range(seconds):
+            self._read_and_write(writes)
+        self.monitor = ClusterMonitor("here", self._settings)
+        restore(self.monitor, kept, offsets_topic="")
+        self._begin()
+
+    def _read_and_write(self, writes: int) -> None:
+        self._second += 1
+        self.now_ms += 1_000
         self.end += writes
-        start = self.start
-        for _ in range(self._reads):
-            at = self._next = (self._next + 1) % self.PARTITIONS
-            skipped = max(start[at] - self.position[at], 0)
-            self.lost += int(skipped)
-            self.position[at] = min(self.position[at] + skipped + self._chunk, self.end[at])
-        self.now_ms += TOOK_MS
+        at = self._second // self._turn % self._number
+        skipped = max(int(self._start[at] - self.position[at]), 0)
+        self.lost += skipped
+        self.position[at] = min(self.position[at] + skipped + self._reads, self.end[at])
+
+    def _round(self) -> None:
+        started_ms = self.now_ms - 1_000 + TOOK_MS
         self._apply(
             LogEnds(
                 version=1,
                 started_ms=EpochMs(started_ms),
-                finished_ms=EpochMs(self.now_ms),
-                log_start=start,
+                finished_ms=EpochMs(started_ms + TOOK_MS),
+                log_start=self._start,
                 log_end=self.end.copy(),
                 last_stable=self.end.copy(),
             )
         )
-        self._commit(started_ms + 1_000)
         self._apply(CommitsKnown(until_ms=np.array([started_ms])))
-        self.now_ms = started_ms + ROUND_MS
         self.monitor.judge(EpochMs(self.now_ms))
 
-    def _commit(self, at_ms: int) -> None:
-        """Of all partitions, as consumers do."""
-        number = self.PARTITIONS
-        new = self._order == 0
+    def _commit(self) -> None:
+        number, at_ms = self._number, self.now_ms - 500
         self._apply(
             Commits(
                 first_new_id=0,
-                new_groups=("g",) * number if new else (),
-                new_topics=("t",) * number if new else (),
-                new_partitions=tuple(range(number)) if new else (),
+                new_groups=("g",) * number if self._new else (),
+                new_topics=("t",) * number if self._new else (),
+                new_partitions=tuple(range(number)) if self._new else (),
                 key=np.arange(number, dtype=np.int32),
                 offset=self.position.copy(),
                 commit_ms=np.full(number, at_ms),
@@ -1039,33 +1061,56 @@ class ManyPartitions:
                 exact_times=True,
             )
         )
+        self._new = False
         self._order += number
 
     def counted(self) -> int:
-        return int(self.monitor.setbacks.lost(np.arange(self.PARTITIONS)).sum())
+        return int(self.monitor.setbacks.lost(np.arange(self._number)).sum())
 
 
-@pytest.mark.parametrize(("chunk", "reads"), [(200, 4), (400, 2), (1_000, 1), (50, 12)])
-def test_what_a_reader_of_many_partitions_is_said_to_have_lost_is_an_upper_bound(
-    chunk: int, reads: int
+OVERTAKEN = [
+    pytest.param(1, 1, 60, id="one partition"),
+    pytest.param(12, 1, 400, id="12 partitions, a second each"),
+    pytest.param(12, 5, 1_000, id="12 partitions, 5 s each"),
+    pytest.param(24, 2, 1_500, id="24 partitions"),
+]
+
+
+@pytest.mark.parametrize("commits_at_s", [1, 3])
+@pytest.mark.parametrize(("number", "turn", "reads"), OVERTAKEN)
+def test_what_a_slow_reader_is_said_to_have_lost_is_an_upper_bound(
+    number: int, turn: int, reads: int, commits_at_s: int
 ) -> None:
-    seen = ManyPartitions(chunk=chunk, reads=reads)
-    said = []
-    for _ in range(120):
-        seen.round(writes=100)
-        said.append((seen.counted(), seen.lost))
-    for _ in range(24):  # what it skipped last is known once it has been committed
-        seen.round(writes=0)
+    seen = Overtaken(number, turn=turn, reads=reads, commits_at_s=commits_at_s)
+    seen.watch(300, writes=200)
+    said, lost = seen.counted(), seen.lost
+    # what was skipped last is known once it has been committed
+    seen.watch(number * turn + 30, writes=0)
 
-    assert seen.lost > 30_000
-    assert seen.counted() >= seen.lost, said[::10]
-    assert seen.counted() < 1.5 * seen.lost
+    assert lost > 1_000
+    assert said > lost // 2
+    assert seen.lost <= seen.counted() < 1.7 * seen.lost
 
 
-def test_a_reader_of_many_partitions_that_keeps_up_loses_nothing() -> None:
-    seen = ManyPartitions(chunk=150, reads=24)
-    for _ in range(120):
-        seen.round(writes=100)
+@pytest.mark.parametrize(("number", "turn", "reads"), OVERTAKEN)
+def test_after_a_restart_losses_are_counted_on(number: int, turn: int, reads: int) -> None:
+    seen = Overtaken(number, turn=turn, reads=reads, commits_at_s=2)
+    seen.watch(240, writes=200)
+    seen.wait(20, writes=200)
+    seen.watch(number * turn + 60, writes=200)
+    said, lost = seen.counted(), seen.lost
+    seen.watch(120, writes=200)
+
+    assert seen.counted() - said > 0.8 * (seen.lost - lost)
+
+
+@pytest.mark.parametrize("commits_at_s", [1, 3])
+@pytest.mark.parametrize(("number", "turn", "reads"), [(1, 1, 205), (12, 1, 2_450), (4, 3, 900)])
+def test_a_reader_that_keeps_up_right_before_what_is_deleted_loses_nothing(
+    number: int, turn: int, reads: int, commits_at_s: int
+) -> None:
+    seen = Overtaken(number, turn=turn, reads=reads, commits_at_s=commits_at_s)
+    seen.watch(300, writes=200)
 
     assert seen.lost == 0
     assert seen.counted() == 0
