@@ -62,13 +62,23 @@ class Group:
     unowned: bool = False
     causes: tuple[tuple[float, str | None, str], ...] = ()
     """Hour from which on a cause is named in trouble, the cause, its certainty."""
+    losses: tuple[tuple[float, int, int, int, bool], ...] = ()
+    """Hour, partition, first offset and end of messages lost, and whether all of them are."""
     retained: int = 0
     """The broker holds so many messages of each partition; 0 = all."""
 
 
 FLEET: Final = (
     Group(name="billing", topic="orders", partitions=6, per_s=1200, can_per_s=260, consumers=6),
-    Group(name="shipping", topic="orders", partitions=6, per_s=1200, can_per_s=2000, consumers=3),
+    Group(
+        name="shipping",
+        topic="orders",
+        partitions=6,
+        per_s=1200,
+        can_per_s=2000,
+        consumers=3,
+        losses=((4, 1, 100, 600, True), (5, 1, 700, 1_200, False), (6, 2, 0, 50, True)),
+    ),
     Group(
         name="mailer",
         topic="mails",
@@ -109,6 +119,7 @@ FLEET: Final = (
         per_s=30,
         stopped=(-150, 1e9),
         causes=((-150, "not_committing", "likely"),),
+        losses=((-30, 0, 10, 900, True), (3, 0, 1_000, 1_400, True)),
         retained=2_500_000,
     ),
     Group(
@@ -435,6 +446,12 @@ class _Series:
                 found.append(self._event(begin, "OK", word, rule))
             if end is not None and end < 1e6:
                 found.append(self._event(end, word, "OK", "progressing"))
+        for hour, partition, first, end, exact in group.losses:
+            found.append(
+                self._row(hour, event="records_lost", count=end - first)
+                | {"topic": group.topic, "partition": partition}
+                | {"detail": json.dumps({"first": first, "end": end, "exact": exact})}
+            )
         if group.seen[1] < 1e6:
             found.append(self._event(group.seen[1], "OK", "NOTFOUND", None))
         if group.deployed:

@@ -294,7 +294,8 @@ def test_a_topic_that_was_made_anew_later_had_no_log_end_of_zero_before() -> Non
     found = rows(hours, Kind.SAMPLES)
     orders = [row for row in found if row["topic"] == "orders"]
     assert {row["status"] for row in orders if row["at_ms"] < NOON_MS + 180_000} == {"UNKNOWN"}
-    assert {row["lag"] for row in orders if row["at_ms"] < NOON_MS + 180_000} == {None}
+    for name in ("lag", "log_end_offset", "log_start_offset"):
+        assert {row[name] for row in orders if row["at_ms"] < NOON_MS + 180_000} == {None}
     assert (orders[-1]["status"], orders[-1]["lag"]) == ("OK", 0)
     assert {row["lag"] for row in found if row["topic"] == "empty"} == {0}
 

@@ -31,6 +31,7 @@ Int32 = NDArray[np.int32]
 
 _STALE_INTERVALS: Final = 2
 _STALE_AT_LEAST_MS: Final = 60_000
+_NEVER_MS: Final = 1 << 62
 """A round judged on log ends older than this is left out, as by the recorder of the service."""
 
 
@@ -96,10 +97,6 @@ class Replay:
         """True if it has log ends."""
         self._committed = np.zeros(0, np.int64)
         """Offset last committed, by the id of a group-partition; -1 none."""
-        self._at = np.zeros(0, np.int64)
-        """Position of the partition, by the id of a group-partition; -1 it has no log ends."""
-        self._placed = (0, 0)
-        """Number of group-partitions, and version of the topics, of which this is."""
         self.stale = 0
         """Rounds left out because log ends were missing."""
 
@@ -118,6 +115,7 @@ class Replay:
         )
         keys = self._keys_of(queue.commits)
         at = self._positions_of(queue.log_ends)
+        queue.log_ends = self._without_earlier_topics(queue, keys, at)
         methods = self._topics.methods(queue.log_ends.method)
         for moment_ms in self._moments(queue).tolist():
             if moment_ms > self._moment_ms:
@@ -239,33 +237,45 @@ class Replay:
             self._monitor.apply(listing, EpochMs(max(self._moment_ms, 0)))
         return at
 
+    def _without_earlier_topics(self, queue: "_Queue", keys: Int32, at: Int64) -> LogEndRows:
+        """Log ends of 0 are not known of a partition of which one is below a commit made before it.
+
+        That commit is of an earlier topic: one that was made anew names the offset of its first
+        record for every instant before that record.
+        """
+        rows, commits = queue.log_ends, queue.commits
+        zero = rows.log_end == 0
+        if not zero.any():
+            return rows
+        last_ms = np.full(self._topics.size + 1, UNKNOWN, np.int64)
+        np.maximum.at(last_ms, at[zero], rows.at_ms[zero])
+        # of group-partitions without log ends: the last place, which is no partition's
+        placed = np.array(
+            [self._topics.position(topic, number) for _, topic, number in self._keys], np.int64
+        )
+        first_ms = np.full(last_ms.size, _NEVER_MS, np.int64)
+        first_ms[placed[self._committed > 0]] = 0
+        made = commits.offset > 0
+        np.minimum.at(first_ms, placed[keys[made]], commits.at_ms[made])
+        unknown = zero & (last_ms >= first_ms)[at]
+        return replace(
+            rows,
+            log_end=np.where(unknown, UNKNOWN, rows.log_end),
+            log_start=np.where(unknown, UNKNOWN, rows.log_start),
+        )
+
     # judging
 
     def _close(self) -> Iterator[Part]:
         """Finish the present instant: report its log ends, take its sample."""
         now_ms = EpochMs(self._moment_ms)
         if self._round:
-            self._leave_out_earlier_topics()
             self._monitor.apply(self._topics.report(now_ms), now_ms)
             self._round = False
         left = self._sample_ms[self._sampled : self._sampled + 1]
         if left.size and int(left[0]) == now_ms:
             self._sampled += 1
             yield from self._sample(now_ms)
-
-    def _leave_out_earlier_topics(self) -> None:
-        """Log ends of 0 below a commit are not known: the commit is of an earlier topic.
-
-        A topic that was made anew names the offset of its first record for every instant before it.
-        """
-        empty = self._topics.empty()
-        if not empty.size:
-            return
-        known = len(self._keys), self._topics.version
-        if self._placed != known:
-            at = [self._topics.position(topic, number) for _, topic, number in self._keys]
-            self._placed, self._at = known, np.array(at, np.int64)
-        self._topics.leave_out(np.intersect1d(empty, self._at[self._committed > 0]))
 
     def _sample(self, now_ms: EpochMs) -> Iterator[Part]:
         snapshot = self._monitor.judge(now_ms)
@@ -318,9 +328,9 @@ class _Positions:
         self._method = np.zeros(0, np.int8)
 
     @property
-    def version(self) -> int:
-        """Rises with each new partition."""
-        return self._version
+    def size(self) -> int:
+        """Number of partitions."""
+        return int(self._end.size)
 
     @property
     def known_by(self) -> Methods:
@@ -395,15 +405,6 @@ class _Positions:
         """Position of a partition; -1 if it has no log ends."""
         known = partition < self._partitions.get(topic, 0)
         return self._first[topic] + partition if known else UNKNOWN
-
-    def empty(self) -> Int64:
-        """Positions of the partitions whose log ends at 0 in the present round."""
-        return np.flatnonzero(self._end == 0)
-
-    def leave_out(self, at: Int64) -> None:
-        """The log ends of these are not known in the present round."""
-        self._end[at] = UNKNOWN
-        self._start[at] = UNKNOWN
 
     def report(self, at_ms: EpochMs) -> LogEnds:
         """The completed round; the next one begins without any value."""

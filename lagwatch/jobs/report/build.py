@@ -1,6 +1,5 @@
 """Builds the report from the history: runs the transforms and sorts their results."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -413,12 +412,12 @@ class _Builder:
     ) -> list[ToDo]:
         rows = self._collected("to_do", rounds.transform(troubles.standing(self._day, events)))
         open_now = {names(each): each for each in found if each.to_ms is None}
-        lost: Counter[tuple[str, str]] = Counter()
+        at_risk: dict[tuple[str, str], list[RetentionRisk]] = {}
         for risk in risks:
-            lost[names(risk)] += risk.lost
+            at_risk.setdefault(names(risk), []).append(risk)
         return sorted(
             (
-                to_do(row, open_now.get((row["cluster"], row["group"])), lost[place])
+                to_do(row, open_now.get(place), at_risk.get(place, ()))
                 for row in rows
                 for place in ((row["cluster"], row["group"]),)
             ),
@@ -454,7 +453,8 @@ class _Builder:
     def _retention(self) -> tuple[list[RetentionRisk], bool]:
         """Partitions at risk, and whether there is anything to judge by."""
         samples = self._history.rows(Kind.SAMPLES, self._day.from_ms, self._day.to_ms, OFFSETS)
-        rows = self._collected("retention", samples.transform(retention.risks(self._day)))
+        transform = retention.risks(self._day, self._events)
+        rows = self._collected("retention", samples.transform(transform))
         found = [RetentionRisk(**row) for row in rows]
         found.sort(
             key=lambda risk: (

@@ -217,6 +217,7 @@ class ToDo:
     loss_reason: str | None
     lost: int
     """Messages deleted unread: see `retention`."""
+    lost_at_most: bool
     cause: str | None
     cause_certainty: str | None
     cause_text: str | None
@@ -232,9 +233,14 @@ class RetentionRisk:
     topic: str
     partition: int
     lost: int
-    """Messages deleted unread: from the committed offset to the log start."""
-    margin: int
-    """Messages between the log start and the committed offset; negative once some are lost."""
+    """Messages deleted unread: those of the day's events, and what is below the log start now."""
+    lost_at_most: bool
+    """True if the group may have read some of them."""
+    margin: int | None
+    """Messages between the log start and the committed offset; negative while some are lost.
+
+    None: there is no sample of the day.
+    """
     behind_share: float | None
     """Lag as a share of what the broker holds."""
     margin_per_s: float | None

@@ -138,6 +138,7 @@ def _environment(report: Report) -> Environment:
         "time_lag": words.time_lag,
         "catch_up": words.catch_up,
         "loss": words.loss,
+        "lost": words.lost,
         "number": words.number,
         "rate": words.rate,
         "share": words.share,
@@ -269,7 +270,10 @@ def facts(report: Report) -> list[dict[str, Any]]:
     cut_off = sum(words.last_seen_open(each, report.to_ms) is not None for each in open_then)
     open_words = [f"{len(open_then) - cut_off} still open"] if len(open_then) > cut_off else []
     open_words += [f"{cut_off} open when last recorded"] if cut_off else []
-    lost = sum(risk.lost for risk in report.retention)
+    lost = words.lost(
+        sum(risk.lost for risk in report.retention),
+        any(risk.lost_at_most for risk in report.retention),
+    )
     return [
         {"what": "Groups", "count": len(report.groups), "more": "", "bad": False},
         {
@@ -287,7 +291,7 @@ def facts(report: Report) -> list[dict[str, Any]]:
         {
             "what": "Partitions at risk",
             "count": len(report.retention),
-            "more": f"{words.number(lost)} messages lost" if lost else "",
+            "more": f"{lost} messages lost" if lost else "",
             "bad": bool(report.retention),
         },
         {

@@ -19,6 +19,7 @@ from lagwatch.jobs.report.model import (
     HeatRow,
     MetricChange,
     ReportedIncident,
+    RetentionRisk,
     Rollback,
     Side,
     ToDo,
@@ -146,7 +147,9 @@ def _cause_text(cause: str | None, certainty: str, sentence: str | None) -> str:
     return cause_sentence(certainty, text, row.refuted_by)
 
 
-def to_do(row: Mapping[str, Any], incident: ReportedIncident | None, lost: int) -> ToDo:
+def to_do(
+    row: Mapping[str, Any], incident: ReportedIncident | None, risks: Sequence[RetentionRisk]
+) -> ToDo:
     """A row of `troubles.standing` with the open incident of the group."""
     return ToDo(
         cluster=row["cluster"],
@@ -161,7 +164,8 @@ def to_do(row: Mapping[str, Any], incident: ReportedIncident | None, lost: int) 
         catch_up_reason=row["catch_up_reason"],
         loss_in_s=row["loss_in_s"],
         loss_reason=row["loss_reason"],
-        lost=lost,
+        lost=sum(risk.lost for risk in risks),
+        lost_at_most=any(risk.lost_at_most for risk in risks),
         cause=incident.cause if incident else None,
         cause_certainty=incident.cause_certainty if incident else None,
         cause_text=incident.cause_text if incident else None,

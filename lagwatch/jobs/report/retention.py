@@ -6,6 +6,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from lagwatch.core.record import EventName
 from lagwatch.jobs.report.day import Day
 from lagwatch.jobs.report.frames import OFFSETS, PARTITION, within
 
@@ -15,13 +16,16 @@ FAR_BEHIND: Final = 0.5
 """Share of what the broker holds; a lag of so much is a risk once old messages go."""
 BEHIND: Final = 0.1
 """A lag below this share is no risk, however fast old messages go: it is read soon enough."""
+_LOSS: Final = ("first", "end", "exact")
+_NOT: Final = False
 
 
-def risks(day: Day) -> Callable[[DataFrame], DataFrame]:
-    """Samples of partitions → those at risk, as `model.RetentionRisk`.
+def risks(day: Day, events: DataFrame) -> Callable[[DataFrame], DataFrame]:
+    """Samples of partitions → those at risk, or with losses, as `model.RetentionRisk`.
 
     The margin is what is between the log start and the committed offset. Over the day it shrinks
-    by what the log start moved, less what the group read.
+    by what the log start moved, less what the group read. Lost are the messages of the day's
+    events, and what is below the log start at the last sample and in no event yet.
     """
 
     def transform(samples: DataFrame) -> DataFrame:
@@ -38,9 +42,11 @@ def risks(day: Day) -> Callable[[DataFrame], DataFrame]:
                 F.min_by(F.struct(*OFFSETS), "at_ms").alias("first"),
                 F.max_by(F.struct(*OFFSETS), "at_ms").alias("last"),
             )
+            .join(losses(day, events), [*PARTITION], "full_outer")
             .select(
                 *PARTITION,
-                F.greatest(-_margin("last"), F.lit(0)).alias("lost"),
+                (F.coalesce("counted", F.lit(0)) + _not_counted()).alias("lost"),
+                F.coalesce("at_most", F.lit(_NOT)).alias("lost_at_most"),
                 _margin("last").alias("margin"),
                 _behind_share().alias("behind_share"),
                 _per_s("log_start_offset").alias("start_per_s"),
@@ -48,10 +54,42 @@ def risks(day: Day) -> Callable[[DataFrame], DataFrame]:
             )
             .withColumn("left_s", _left_s())
             .where(_at_risk())
-            .select(*PARTITION, "lost", "margin", "behind_share", "margin_per_s", "left_s")
+            .select(
+                *PARTITION,
+                "lost",
+                "lost_at_most",
+                "margin",
+                "behind_share",
+                "margin_per_s",
+                "left_s",
+            )
         )
 
     return transform
+
+
+def losses(day: Day, events: DataFrame) -> DataFrame:
+    """Messages that were counted as lost in the day, by partition.
+
+    `counted`; `at_most`: of some it is not known whether they were read; `counted_to`: their end.
+    """
+    first, end, exact = (F.get_json_object("detail", f"$.{name}") for name in _LOSS)
+    return (
+        events.where(within("at_ms", day.from_ms, day.to_ms))
+        .where(F.col("event") == EventName.RECORDS_LOST.value)
+        .groupBy(*PARTITION)
+        .agg(
+            F.sum(end.cast("long") - first.cast("long")).alias("counted"),
+            F.bool_or(F.coalesce(exact == "false", F.lit(_NOT))).alias("at_most"),
+            F.max(end.cast("long")).alias("counted_to"),
+        )
+    )
+
+
+def _not_counted() -> Column:
+    """Messages below the log start of the last sample that no event has yet."""
+    read = F.greatest(F.col("last.committed_offset"), F.coalesce("counted_to", F.lit(0)))
+    return F.coalesce(F.greatest(F.col("last.log_start_offset") - read, F.lit(0)), F.lit(0))
 
 
 def _margin(which: str) -> Column:

@@ -22,6 +22,7 @@ from lagwatch.jobs.report.words import (
     factor,
     last_seen_open,
     loss,
+    lost,
     number,
     share,
     time_lag,
@@ -96,7 +97,7 @@ def _to_do(report: Report) -> Iterator[str]:
             f"To do: {row.group} on {row.cluster} is {row.status}: lag {number(row.lag)}; "
             f"time lag {time_lag(row.time_lag_s, row.time_lag_bound)}; "
             f"catch-up: {catch_up(row.catch_up_s, row.catch_up_reason)}; "
-            f"loss: {loss(row.loss_in_s, row.loss_reason, row.lost)}"
+            f"loss: {loss(row.loss_in_s, row.loss_reason, lost(row.lost, row.lost_at_most))}"
         )
         if row.cause_text:
             yield f"  {row.cause_text}"
@@ -170,10 +171,10 @@ def _retention(report: Report) -> Iterator[str]:
 
 
 def _at_risk(risks: Sequence[RetentionRisk]) -> str:
-    lost = sum(risk.lost for risk in risks)
-    if lost:
+    if messages := sum(risk.lost for risk in risks):
         most = max(risks, key=lambda risk: risk.lost)
-        return f"{number(lost)} messages lost, most of {most.topic}/{most.partition}"
+        said = lost(messages, any(risk.lost_at_most for risk in risks))
+        return f"{said} messages lost, most of {most.topic}/{most.partition}"
     first = min(risks, key=lambda risk: inf if risk.left_s is None else risk.left_s)
     place = f"{first.topic}/{first.partition}"
     if first.left_s is None:

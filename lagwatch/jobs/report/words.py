@@ -44,9 +44,14 @@ _NO_CATCH_UP: Final = {
 }
 
 
-def loss(seconds: float | None, reason: str | None, lost: int = 0) -> str:
-    """When a group loses messages: `in 5 h`, `not in sight`."""
-    already = f"{number(lost)} lost already" if lost else ""
+def lost(messages: int, at_most: bool) -> str:  # noqa: FBT001 also a filter of the page
+    """`up to 1,234`; nothing for none."""
+    return f"{'up to ' if at_most else ''}{number(messages)}" if messages else ""
+
+
+def loss(seconds: float | None, reason: str | None, lost: str = "") -> str:
+    """When a group loses messages: `in 5 h`, `not in sight`; and what it lost in the day."""
+    already = f"{lost} lost already" if lost else ""
     if seconds is not None:
         ahead = f"in {duration(seconds)}"
     else:
