@@ -27,16 +27,23 @@ class PartitionStates:
         self._columns = {name: np.zeros(0, np.int64) for name in _COLUMNS}
         self.answered_ms: Int64 = np.zeros(0, np.int64)
         """The last round for which each partition was asked and answered; -1 none."""
+        self._before_ms: Int64 = np.zeros(0, np.int64)
+        """When an earlier process last knew the log end of each partition; -1."""
 
     def copied(self) -> dict[str, Int64]:
         """All columns by name, copied."""
         return {name: column.copy() for name, column in self._columns.items()}
 
     def restore(self, columns: Mapping[str, Int64]) -> None:
-        """Take the columns of an earlier process; the time since is not held for an absence."""
+        """Take the columns of an earlier process.
+
+        The time since is not held for an absence, unless a partition is asked in vain at first:
+        what was written to it came at some time since its last answer, not since the last question.
+        """
         unknown = np.full_like(columns["known_ms"], UNKNOWN)
         # checkpoints of earlier versions have fewer absences
         self._columns = {name: columns.get(name, unknown).copy() for name in _COLUMNS}
+        self._before_ms = self._columns["known_ms"].copy()
         self._columns["known_ms"].fill(UNKNOWN)
         self.answered_ms = self._columns["known_ms"].copy()
 
@@ -46,6 +53,7 @@ class PartitionStates:
             name: np.append(column, UNKNOWN)[source] for name, column in self._columns.items()
         }
         self.answered_ms = np.append(self.answered_ms, UNKNOWN)[source]
+        self._before_ms = np.append(self._before_ms, UNKNOWN)[source]
 
     def round(self, report: LogEnds, before: TopicColumns) -> Bools:
         """Take in a round of log ends; `before` are the offsets known until then.
@@ -63,6 +71,8 @@ class PartitionStates:
             answered &= report.asked
         vain = report.log_end < 0
         known_ms[vain] = np.minimum(known_ms, self.answered_ms)[vain]
+        since_before = vain & (self.answered_ms < 0)
+        known_ms[since_before] = self._before_ms[since_before]
         self.answered_ms[answered] = at_ms
         away = answered & (known_ms >= 0) & (at_ms - known_ms > self._away_after_ms)
         if away.any():

@@ -184,3 +184,29 @@ def test_a_silence_from_before_the_first_poll_is_not_measured_by_it(
     assert broken(life, shown) == []
     row = row_of(RuleSet.LAGWATCH, Rule.SILENT_BEFORE_START)
     assert sentence(row, shown[-1].verdict.evidence).startswith(said)
+
+
+def test_a_message_that_came_while_lagwatch_was_down_is_not_as_young_as_its_leader_is_back() -> (
+    None
+):
+    (life,) = lives(
+        "A message comes while lagwatch is down; the leader is away when it is back.\n"
+        "0s members hold\n"
+        "0s..250s/5s append 10\n"
+        "0s..250s/5s commit end\n"
+        "250s lagwatch away\n"
+        "255s append 10\n"
+        "280s leader none\n"
+        "290s lagwatch back\n"
+        "330s leader back\n"
+        "335s..400s/5s append 1\n"
+    )
+
+    late = [shown for shown in live(life) if shown.at_s >= 335]
+
+    assert len(late) > 10
+    for shown in late:
+        lag_s, error_s = shown.verdict.time_lag_s, shown.verdict.time_lag_error_s
+        assert lag_s is not None
+        assert error_s is not None
+        assert lag_s - error_s <= shown.at_s - 255 <= lag_s + error_s
