@@ -192,6 +192,15 @@ class RemoteSource:
         return self._ask(path)
 
     def _ask(self, path: str) -> tuple[int, object]:
+        """Raises what says that an open connection had gone; every other fault closes it."""
+        try:
+            return self._answered(path)
+        except SourceError:
+            # else it stays in the middle of a request, and refuses the next one
+            self._connection.close()
+            raise
+
+    def _answered(self, path: str) -> tuple[int, object]:
         try:
             self._connection.request("GET", self._prefix + path, headers=self._headers)
             response = self._connection.getresponse()

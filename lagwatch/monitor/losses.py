@@ -106,6 +106,11 @@ class LogStarts:
         """Was an instant between two processes?"""
         return self._away_ms[0] <= at_ms < self._away_ms[1]
 
+    def was_watched(self, at_ms: int) -> bool:
+        """Is there a round before an instant, and one soon after it?"""
+        known = bool(self._spans) and self._spans[0].since_ms <= at_ms
+        return known and not self.is_unwatched(at_ms)
+
     @property
     def since_ms(self) -> int:
         """End of the first round of the newest log starts; -1 when there is none."""
@@ -392,8 +397,6 @@ class Losses:
         floor = self.starts.known_at(self._table.at[rows], known_ms)
         counted = np.maximum(self._setbacks.counted_until(rows), committed)
         lost = (floor > counted) & ~self._is_remainder(rows)
-        if self.starts.is_young:
-            lost &= ~self._undescribed(rows)  # its member may have fetched them
         held, never_held = self._held_ms(rows) >= 0, self._never_held(rows)
         for index in np.flatnonzero(lost).tolist():
             row, end = int(rows[index]), int(floor[index])
@@ -528,8 +531,13 @@ class Losses:
         """
         offset = np.array(window.offset, np.int64)
         before, after = offset[:-1], offset[1:]
+        committed_ms = [each + skew_ms for each in window.commit_ms[1:]]
         start = np.array(
-            [self.starts.reached(at, each + skew_ms) for each in window.commit_ms[1:]], np.int64
+            [
+                self.starts.reached(at, each) if self.starts.was_watched(each) else UNKNOWN
+                for each in committed_ms
+            ],
+            np.int64,
         )
         lately = now_ms - self._proved_ms.get(self._table.identity(row)[:2], -_DOUBTED_MS)
         if (start <= before).sum() >= _UNBIASED or lately < _DOUBTED_MS:

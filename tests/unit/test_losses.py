@@ -1,5 +1,7 @@
 """Messages deleted unread, as a collector reports rounds: log ends first, then what it has read."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -963,6 +965,9 @@ class Overtaken:
         self.position = np.zeros(number, np.int64)
         self.end = np.full(number, 500, np.int64)
         self.lost = 0
+        self._kept: list[Any] = []
+        self._since: list[tuple[int, Any]] = []
+        """Commits since the checkpoint: instant and offsets."""
         self._begin()
 
     def _begin(self) -> None:
@@ -1014,12 +1019,19 @@ class Overtaken:
 
     def wait(self, seconds: int, *, writes: int) -> None:
         """The same, while lagwatch is killed and started again."""
-        kept = list(capture(self.monitor))
+        if not self._kept:
+            self.keep()
         for _ in range(seconds):
             self._read_and_write(writes)
         self.monitor = ClusterMonitor("here", self._settings)
-        restore(self.monitor, kept, offsets_topic="")
+        restore(self.monitor, self._kept, offsets_topic="")
         self._begin()
+        for at_ms, offsets in self._since:
+            self._tell(at_ms, offsets)
+
+    def keep(self) -> None:
+        """Make the checkpoint with which it starts again."""
+        self._kept, self._since = list(capture(self.monitor)), []
 
     def _read_and_write(self, writes: int) -> None:
         self._second += 1
@@ -1046,7 +1058,12 @@ class Overtaken:
         self.monitor.judge(EpochMs(self.now_ms))
 
     def _commit(self) -> None:
-        number, at_ms = self._number, self.now_ms - 500
+        at_ms, offsets = self.now_ms - 500, self.position.copy()
+        self._since.append((at_ms, offsets))
+        self._tell(at_ms, offsets)
+
+    def _tell(self, at_ms: int, offsets: np.ndarray) -> None:
+        number = self._number
         self._apply(
             Commits(
                 first_new_id=0,
@@ -1054,7 +1071,7 @@ class Overtaken:
                 new_topics=("t",) * number if self._new else (),
                 new_partitions=tuple(range(number)) if self._new else (),
                 key=np.arange(number, dtype=np.int32),
-                offset=self.position.copy(),
+                offset=offsets,
                 commit_ms=np.full(number, at_ms),
                 order=self._order + np.arange(number),
                 observed_ms=EpochMs(at_ms + 10),
@@ -1066,6 +1083,34 @@ class Overtaken:
 
     def counted(self) -> int:
         return int(self.monitor.setbacks.lost(np.arange(self._number)).sum())
+
+
+class Deleting(Overtaken):
+    """A consumer that keeps up and has deleted what it has read, before it commits that."""
+
+    @property
+    def _start(self) -> np.ndarray:
+        return self.position.copy()
+
+
+@pytest.mark.parametrize("kept_s", [0, 40, None])
+@pytest.mark.parametrize("commits_at_s", [1, 3])
+def test_who_deletes_what_it_has_read_loses_nothing_over_an_outage(
+    commits_at_s: int, kept_s: int | None
+) -> None:
+    """Nor when lagwatch is killed in it, with a checkpoint of `kept_s` before it."""
+    seen = Deleting(1, turn=1, reads=100_000, commits_at_s=commits_at_s)
+    seen.watch(300, writes=60)
+    if kept_s is not None:
+        seen.keep()
+        seen.watch(kept_s, writes=60)
+    seen.now_ms += 73_000  # Kafka is away: no messages, no rounds, no commits
+    if kept_s is not None:
+        seen.wait(2, writes=0)
+    seen.watch(3, writes=60 * 25)  # what was kept
+    seen.watch(90, writes=60)
+
+    assert seen.counted() == 0
 
 
 OVERTAKEN = [
