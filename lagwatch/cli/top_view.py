@@ -60,6 +60,9 @@ class OpenIncident:
     since_ms: int | None = None
 
 
+_FRESH_S: Final = 30.0
+"""A server that does not answer for so long may have restarted."""
+
 Badness = Callable[[Line], tuple[float, ...]]
 _SORTS: Final[Mapping[str, Badness]] = {
     "trouble": trouble,
@@ -213,6 +216,7 @@ def chosen(seen: LastAnswer, view: TopView) -> list[Line]:
 
 def screen(seen: LastAnswer, view: TopView, *, width: int, height: int) -> RenderableType:
     """The whole screen, `width` by `height` characters."""
+    seen = _marked(seen)
     lines = chosen(seen, view)
     problem = seen.failed or "; ".join(seen.problems)
     room = max(1, height - _FRAME_LINES - len(seen.old) - (1 if problem else 0))
@@ -227,6 +231,13 @@ def screen(seen: LastAnswer, view: TopView, *, width: int, height: int) -> Rende
     said = f"filter: {view.wanted}▏ {len(lines):,} of {len(seen.lines):,} groups · by {order}"
     parts += [_one_line(said, "bold"), _one_line(HELP, "dim")]
     return Group(*parts)
+
+
+def _marked(seen: LastAnswer) -> LastAnswer:
+    """What is shown while the server does not answer is not what is so now."""
+    if not seen.failed or (seen.age_s or 0) <= _FRESH_S:
+        return seen
+    return replace(seen, lines=tuple(replace(line, stale=True) for line in seen.lines))
 
 
 def _head(seen: LastAnswer, lines: Sequence[Line]) -> Text:

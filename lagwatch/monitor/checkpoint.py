@@ -215,6 +215,7 @@ def _state(monitor: ClusterMonitor, kept: KeptState) -> Mapping[str, object]:
         "first_ms": kept.first_ms,
         "unwatched": kept.unwatched,
         "data_ms": kept.data_ms,
+        "judged_ms": kept.judged_ms,
         "topics_ms": kept.topics_ms,
         "starts_ms": kept.starts_ms,
         "topics": kept.topics.names,
@@ -285,6 +286,7 @@ def _kept(part: Part, state: Mapping[str, Any]) -> KeptState:
         first_ms=state.get("first_ms", 0),
         unwatched=tuple(map(tuple, state.get("unwatched", ()))),
         data_ms=state["data_ms"],
+        judged_ms=state.get("judged_ms", -1),
         topics_ms=state["topics_ms"],
         starts_ms=state["starts_ms"],
         topics=TopicColumns(

@@ -333,6 +333,7 @@ class ClusterMonitor:
             first_ms=self._live.first_ms,
             unwatched=tuple(self._live.unwatched),
             data_ms=self._live.data_ms,
+            judged_ms=UNKNOWN if self.snapshot is None else self.snapshot.at_ms,
             topics_ms=self._topics.listed_ms,
             starts_ms=self._live.losses.starts.until_ms,
             topics=self._live.topics,
@@ -362,7 +363,7 @@ class ClusterMonitor:
         self._topics.missing_since = dict(kept.missing_since)
         if kept.starts_ms >= 0:
             self._live.losses.starts.restore(kept.topics.log_start, kept.starts_ms)
-        self._live.partitions.restore(kept.partitions)
+        self._live.partitions.restore(kept.partitions, kept.judged_ms)
         self._live.movements.restore(kept.data_ms)
         self._live.known.restore(kept.absences)
         self.table.restore(ids, kept.topics)

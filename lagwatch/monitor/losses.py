@@ -106,6 +106,12 @@ class LogStarts:
         """Was an instant between two processes?"""
         return self._away_ms[0] <= at_ms < self._away_ms[1]
 
+    def gap_ms(self, since_ms: int, until_ms: int) -> int:
+        """How much of a time was between two processes; Kafka may have been away then as well."""
+        if self._away_ms[0] < 0:
+            return 0
+        return max(min(self._away_ms[1], until_ms) - max(self._away_ms[0], since_ms), 0)
+
     def was_watched(self, at_ms: int) -> bool:
         """Is there a round before an instant, and one soon after it?"""
         known = bool(self._spans) and self._spans[0].since_ms <= at_ms
@@ -431,7 +437,7 @@ class Losses:
         at = int(self._table.at[row])
         skew_ms = last_ms - window.commit_ms[-1] if window.commit_ms else 0
         took_ms = committed_ms - last_ms if window.commit_ms else 0
-        if exact_times and unread is not None:
+        if exact_times and unread is not None and not self.starts.gap_ms(*between_ms):
             waited_ms, reason = self._history.waited(
                 np.array([at]), np.array([unread]), np.array([committed_ms])
             )
@@ -442,7 +448,12 @@ class Losses:
         speed = _PLAUSIBLE * fastest
         away_ms = self._away_ms(row, window, committed_ms, skew_ms)
         since_ms = last_ms if exact_times else None
-        return speed * took_ms + self._kept(at, speed * away_ms, since_ms), usual * took_ms
+        # of what was kept a part is left at the first commit after it: no long time before this one
+        gaps_ms = [b - a for a, b in pairwise(window.commit_ms)]
+        follows = committed_ms - last_ms <= 2 * max(gaps_ms, default=-1)
+        behind = max(window.lag[-1], 0) if window.lag and follows else 0
+        kept = self._kept(at, speed * away_ms, since_ms, behind=behind)
+        return speed * took_ms + kept, usual * took_ms
 
     def _was_set_to(self, at: int, log_start: int, committed_ms: int) -> bool:
         """Did the log of a partition begin at a log start before that was committed?"""
@@ -551,19 +562,24 @@ class Losses:
         return speeds[-2:][0], speeds[-1]
 
     def _away_ms(self, row: int, window: Entries, committed_ms: int, skew_ms: int) -> int:
-        """For how long a row's partition was away since the first commit of its window."""
+        """For how long a row's partition was away since the first commit of its window.
+
+        It may have been so while lagwatch was.
+        """
         first_ms = window.commit_ms[0] + skew_ms if window.commit_ms else int(committed_ms)
         there_ms = self._seen_ms(row, first_ms, committed_ms)
-        return max(int(committed_ms) - first_ms - there_ms, 0)
+        away_ms = max(int(committed_ms) - first_ms - there_ms, 0)
+        return max(away_ms, self.starts.gap_ms(first_ms, int(committed_ms)))
 
-    def _kept(self, at: int, most: float, since_ms: int | None) -> float:
+    def _kept(self, at: int, most: float, since_ms: int | None, *, behind: int) -> float:
         """What producers kept while Kafka was away is read at once afterwards, and no more.
 
         `most`: as much as is read in that time. `since_ms`: last commit; None: not known exactly.
+        `behind`: the lag at it, for a part may be read only after the first commits.
         """
         if most == 0 or since_ms is None:
             return most
-        return min(most, self._appended_since(at, since_ms))
+        return min(most, behind + self._appended_since(at, since_ms))
 
     def _appended_since(self, at: int, since_ms: int) -> float:
         """Messages written to a partition since an instant, at most; infinite if not known."""

@@ -34,17 +34,19 @@ class PartitionStates:
         """All columns by name, copied."""
         return {name: column.copy() for name, column in self._columns.items()}
 
-    def restore(self, columns: Mapping[str, Int64]) -> None:
+    def restore(self, columns: Mapping[str, Int64], until_ms: int) -> None:
         """Take the columns of an earlier process.
 
-        The time since is not held for an absence, unless a partition is asked in vain at first:
-        what was written to it came at some time since its last answer, not since the last question.
+        The time since is not held for an absence, unless a partition was away already at
+        `until_ms`, when that process saw it last, or is asked in vain at first: what was written to
+        it came at some time since its last answer, not since the last question.
         """
         unknown = np.full_like(columns["known_ms"], UNKNOWN)
         # checkpoints of earlier versions have fewer absences
         self._columns = {name: columns.get(name, unknown).copy() for name in _COLUMNS}
         self._before_ms = self._columns["known_ms"].copy()
-        self._columns["known_ms"].fill(UNKNOWN)
+        was_away = until_ms - self._before_ms > self._away_after_ms
+        self._columns["known_ms"][~was_away] = UNKNOWN
         self.answered_ms = self._columns["known_ms"].copy()
 
     def remap(self, source: Int64) -> None:

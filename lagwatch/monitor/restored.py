@@ -25,6 +25,8 @@ class KeptState:
     unwatched: tuple[tuple[int, int], ...]
     """From and until when no process watched since then."""
     data_ms: int
+    judged_ms: int
+    """When the cluster was judged last; later than `data_ms` while Kafka is away. -1: never."""
     topics_ms: int
     starts_ms: int
     topics: TopicColumns

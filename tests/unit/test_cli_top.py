@@ -426,6 +426,18 @@ class TestView:
         assert "\x1b" not in text
         assert "a\N{REPLACEMENT CHARACTER}[2Jb" in text
 
+    @pytest.mark.parametrize(
+        ("failed", "age_s", "old"),
+        [("cannot ask it", 31.0, True), ("cannot ask it", 5.0, False), ("", 70.0, False)],
+    )
+    def test_what_was_last_known_is_old_once_nothing_answers(
+        self, failed: str, age_s: float, *, old: bool
+    ) -> None:
+        text = drawn(LastAnswer(lines=FLEET.lines, age_s=age_s, failed=failed), TopView())
+
+        assert ("(old)" in text.splitlines()[0]) is old
+        assert ("(stale)" in text) is old
+
     def test_what_failed_is_reported_beside_what_was_last_known(self) -> None:
         text = drawn(LastAnswer(lines=FLEET.lines, age_s=70.0, failed="cannot ask it"), TopView())
 

@@ -1086,25 +1086,40 @@ class Overtaken:
 
 
 class Deleting(Overtaken):
-    """A consumer that keeps up and has deleted what it has read, before it commits that."""
+    """A consumer that keeps up, and every few seconds has deleted what it has read."""
+
+    def __init__(self, *, every_s: int, commits_at_s: int) -> None:
+        self._every_s = every_s
+        self._deleted = np.zeros(1, np.int64)
+        super().__init__(1, turn=1, reads=100_000, commits_at_s=commits_at_s)
 
     @property
     def _start(self) -> np.ndarray:
-        return self.position.copy()
+        return self._deleted.copy()
+
+    def _read_and_write(self, writes: int) -> None:
+        super()._read_and_write(writes)
+        if self._second % self._every_s == 0:
+            self._deleted = self.position.copy()
 
 
-@pytest.mark.parametrize("kept_s", [0, 40, None])
+@pytest.mark.parametrize("kept_s", [-50, 0, 40, None])
 @pytest.mark.parametrize("commits_at_s", [1, 3])
+@pytest.mark.parametrize("every_s", [1, 16, 19])
 def test_who_deletes_what_it_has_read_loses_nothing_over_an_outage(
-    commits_at_s: int, kept_s: int | None
+    every_s: int, commits_at_s: int, kept_s: int | None
 ) -> None:
-    """Nor when lagwatch is killed in it, with a checkpoint of `kept_s` before it."""
-    seen = Deleting(1, turn=1, reads=100_000, commits_at_s=commits_at_s)
+    """Nor when lagwatch is killed in it, with a checkpoint of `kept_s` before it began."""
+    seen = Deleting(every_s=every_s, commits_at_s=commits_at_s)
     seen.watch(300, writes=60)
-    if kept_s is not None:
+    if kept_s is not None and kept_s >= 0:
         seen.keep()
         seen.watch(kept_s, writes=60)
-    seen.now_ms += 73_000  # Kafka is away: no messages, no rounds, no commits
+    seen.now_ms += 50_000  # Kafka is away: no messages, no rounds, no commits
+    seen.monitor.judge(EpochMs(seen.now_ms))
+    if kept_s is not None and kept_s < 0:
+        seen.keep()
+    seen.now_ms += 23_000
     if kept_s is not None:
         seen.wait(2, writes=0)
     seen.watch(3, writes=60 * 25)  # what was kept
