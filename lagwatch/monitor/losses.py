@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from lagwatch.ports.queries import Loss
 Int64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Slots = NDArray[np.integer]
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 _EVER_MS: Final = 1 << 62
 """Later than any instant."""
@@ -91,15 +93,12 @@ class LogStarts:
 
     def __init__(self) -> None:
         self._spans: list[_Span] = []
-        self._began_ms = UNKNOWN
-        """End of the first round of this process."""
         self._away_ms = (UNKNOWN, UNKNOWN)
         """Ends of the last round of an earlier process, and of the first one of this."""
 
     def restore(self, start: Int64, finished_ms: int) -> None:
         """Take in the log starts of the last round of an earlier process."""
         self.add(start, finished_ms)
-        self._began_ms = UNKNOWN
         self._away_ms = finished_ms, _EVER_MS
 
     def is_unwatched(self, at_ms: int) -> bool:
@@ -130,7 +129,9 @@ class LogStarts:
     @property
     def is_young(self) -> bool:
         """Has this process begun only now?"""
-        return self.until_ms - self._began_ms < _DESCRIBED_MS
+        restored_ms = self._away_ms[1]
+        began_ms = restored_ms if restored_ms >= 0 or not self._spans else self._spans[0].since_ms
+        return self.until_ms - began_ms < _DESCRIBED_MS
 
     @property
     def newest(self) -> Int64:
@@ -141,8 +142,6 @@ class LogStarts:
         """Take in the log starts of a round that ended at `finished_ms`."""
         if self._away_ms[1] == _EVER_MS:
             self._away_ms = self._away_ms[0], finished_ms
-        if self._began_ms < 0:
-            self._began_ms = finished_ms
         if self._spans and np.array_equal(self._spans[-1].start, start):
             self._spans[-1].until_ms = finished_ms
             return
@@ -442,14 +441,14 @@ class Losses:
                 np.array([at]), np.array([unread]), np.array([committed_ms])
             )
             waited_ms[reason == TimeLagReason.CAUGHT_UP] = 0
-            took_ms = _reading_ms(window.commit_ms, took_ms, waited_ms=int(waited_ms[0]))
+            took_ms = _reading_ms(window, took_ms, waited_ms=int(waited_ms[0]))
         took_ms = max(self._there_ms(row, between_ms, took_ms, vacancy), 0)
         usual, fastest = self._speeds(row, at, window, now_ms=now_ms, skew_ms=skew_ms)
         speed = _PLAUSIBLE * fastest
         away_ms = self._away_ms(row, window, committed_ms, skew_ms)
         since_ms = last_ms if exact_times else None
         # of what was kept a part is left at the first commit after it: no long time before this one
-        gaps_ms = [b - a for a, b in pairwise(window.commit_ms)]
+        gaps_ms = _gaps_ms(window)
         follows = committed_ms - last_ms <= 2 * max(gaps_ms, default=-1)
         behind = max(window.lag[-1], 0) if window.lag and follows else 0
         kept = self._kept(at, speed * away_ms, since_ms, behind=behind)
@@ -550,8 +549,8 @@ class Losses:
             ],
             np.int64,
         )
-        lately = now_ms - self._proved_ms.get(self._table.identity(row)[:2], -_DOUBTED_MS)
-        if (start <= before).sum() >= _UNBIASED or lately < _DOUBTED_MS:
+        lately = self._skips_lately(self._table.identity(row)[:2], now_ms)
+        if (start <= before).sum() >= _UNBIASED or lately:
             before = np.maximum(before, np.minimum(start, after))
         counted = self._counted(row)
         for first, end in self._skipped.get(self._table.identity(row), ()):
@@ -597,7 +596,7 @@ class Losses:
     def _may_read_on(self, row: int, skew_ms: int) -> bool:
         """Has the consumer not hung since its last commit, as far as is known?"""
         window = self._windows.entries(row)
-        gaps_ms = [b - a for a, b in pairwise(window.commit_ms)]
+        gaps_ms = _gaps_ms(window)
         patience_ms = _PATIENCE_MS if len(gaps_ms) >= _GAPS else _LONG_PATIENCE_MS
         silent_ms = self._seen_ms(row, window.commit_ms[-1] + skew_ms, self.starts.until_ms)
         return silent_ms <= max(patience_ms, _HUNG * max(gaps_ms, default=0))
@@ -610,34 +609,26 @@ class Losses:
         before, end, log_start = passed
         first = max(before, self._counted(row))
         if end > first:
-            self._proved_ms.pop((group, topic), None)
-            self._proved_ms[group, topic] = now_ms
+            _put(self._proved_ms, (group, topic), now_ms)
             for doubt in self._doubts.pop((group, topic), ()):
                 self._count_doubt(doubt, now_ms)
             first = max(first, self._counted(row))
             if end > first:
                 self._lose(row, first, end, now_ms, exact=False)
                 first = end
-        if behind and log_start > first:
-            self._doubt(
-                _Doubt(
-                    identity=(group, topic, partition), at_ms=now_ms, first=first, end=log_start
-                ),
-                now_ms,
-            )
-
-    def _doubt(self, doubt: _Doubt, now_ms: EpochMs) -> None:
-        """Count it if its group was seen to skip messages of the topic lately, else keep it."""
-        key, row = doubt.identity[:2], self._table.row_of(doubt.identity)
-        if now_ms - self._proved_ms.get(key, -_DOUBTED_MS) < _DOUBTED_MS and row is not None:
-            self._lose(row, doubt.first, doubt.end, now_ms, exact=False)
+        if not (behind and log_start > first):
             return
-        kept = self._doubts.pop(key, None) or deque(maxlen=_MOST_DOUBTS)
-        kept.append(doubt)
-        self._doubts[key] = kept
-        for found in (self._doubts, self._proved_ms):
-            if len(found) > _MOST_LOSSES:
-                del found[next(iter(found))]
+        if self._skips_lately((group, topic), now_ms):
+            self._lose(row, first, log_start, now_ms, exact=False)
+            return
+        kept = self._doubts.get((group, topic)) or deque(maxlen=_MOST_DOUBTS)
+        identity = group, topic, partition
+        kept.append(_Doubt(identity=identity, at_ms=now_ms, first=first, end=log_start))
+        _put(self._doubts, (group, topic), kept)
+
+    def _skips_lately(self, key: tuple[str, str], now_ms: int) -> bool:
+        """Was a group seen to skip messages of a topic within ten minutes?"""
+        return now_ms - self._proved_ms.get(key, -_DOUBTED_MS) < _DOUBTED_MS
 
     def _count_doubt(self, doubt: _Doubt, now_ms: EpochMs) -> None:
         row = self._table.row_of(doubt.identity)
@@ -654,11 +645,9 @@ class Losses:
     def _lose(self, row: int, first: int, end: int, now_ms: EpochMs, *, exact: bool) -> None:
         group, topic, partition = self._table.identity(row)
         self._setbacks.lose(row, messages=end - first, until=end, now_ms=now_ms, exact=exact)
-        skipped = self._skipped.pop((group, topic, partition), None) or deque(maxlen=_MOST_SKIPPED)
+        skipped = self._skipped.get((group, topic, partition)) or deque(maxlen=_MOST_SKIPPED)
         skipped.append((first, end))
-        self._skipped[group, topic, partition] = skipped
-        if len(self._skipped) > _MOST_LOSSES:
-            del self._skipped[next(iter(self._skipped))]
+        _put(self._skipped, (group, topic, partition), skipped)
         self._found.append(
             Loss(
                 group=group,
@@ -672,13 +661,25 @@ class Losses:
         )
 
 
-def _reading_ms(commit_ms: list[int], took_ms: int, *, waited_ms: int) -> int:
+def _put(found: dict[Key, Value], key: Key, value: Value) -> None:
+    """As the newest entry; the oldest one goes when there are too many."""
+    found.pop(key, None)
+    found[key] = value
+    if len(found) > _MOST_LOSSES:
+        del found[next(iter(found))]
+
+
+def _gaps_ms(window: Entries) -> list[int]:
+    return [b - a for a, b in pairwise(window.commit_ms)]
+
+
+def _reading_ms(window: Entries, took_ms: int, *, waited_ms: int) -> int:
     """How much of the time since its last commit a consumer can have been reading.
 
     One that commits as it reads, and fell silent for several times its usual interval although its
     next message was there for so long, hung until shortly before it committed again.
     """
-    gaps_ms = [b - a for a, b in pairwise(commit_ms)]
+    gaps_ms = _gaps_ms(window)
     if len(gaps_ms) < _GAPS or min(took_ms, waited_ms) <= max(_HUNG_MS, _HUNG * max(gaps_ms)):
         return took_ms
     return 2 * max(gaps_ms)

@@ -577,7 +577,7 @@ def test_what_is_not_known_ahead_of_a_group_is_said_and_not_shown_as_0() -> None
 def test_a_topic_of_which_messages_were_deleted_once_is_not_called_one_without_deletions() -> None:
     said = words.loss(None, "nothing_deleted")
 
-    assert said == "not in sight, no deletions are seen"
+    assert said == "not in sight, fewer than two deletions were seen"
 
 
 def test_a_loss_within_a_day_is_the_most_urgent() -> None:

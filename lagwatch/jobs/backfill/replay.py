@@ -31,8 +31,8 @@ Int32 = NDArray[np.int32]
 
 _STALE_INTERVALS: Final = 2
 _STALE_AT_LEAST_MS: Final = 60_000
-_NEVER_MS: Final = 1 << 62
 """A round judged on log ends older than this is left out, as by the recorder of the service."""
+_NEVER_MS: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

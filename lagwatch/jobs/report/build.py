@@ -153,7 +153,7 @@ class _Builder:
         with _kept(self._group_buckets()) as buckets, _parts_at_once() as pool:
             of_groups = self._groups(buckets)  # the first part computes what others read as well
             advice = pool.submit(self._advice, partitions, rounds)
-            retention_risks = pool.submit(self._retention)
+            retention_risks = pool.submit(self._retention, events)
             clusters = pool.submit(self._clusters, rounds, of_groups)
             heat = pool.submit(self._heat, buckets, of_groups)
             trend = pool.submit(self._trend, buckets)
@@ -450,10 +450,10 @@ class _Builder:
             )
         return found
 
-    def _retention(self) -> tuple[list[RetentionRisk], bool]:
+    def _retention(self, events: DataFrame) -> tuple[list[RetentionRisk], bool]:
         """Partitions at risk, and whether there is anything to judge by."""
         samples = self._history.rows(Kind.SAMPLES, self._day.from_ms, self._day.to_ms, OFFSETS)
-        transform = retention.risks(self._day, self._events)
+        transform = retention.risks(self._day, events)
         rows = self._collected("retention", samples.transform(transform))
         found = [RetentionRisk(**row) for row in rows]
         found.sort(

@@ -17,7 +17,6 @@ FAR_BEHIND: Final = 0.5
 BEHIND: Final = 0.1
 """A lag below this share is no risk, however fast old messages go: it is read soon enough."""
 _LOSS: Final = ("first", "end", "exact")
-_NOT: Final = False
 
 
 def risks(day: Day, events: DataFrame) -> Callable[[DataFrame], DataFrame]:
@@ -46,7 +45,7 @@ def risks(day: Day, events: DataFrame) -> Callable[[DataFrame], DataFrame]:
             .select(
                 *PARTITION,
                 (F.coalesce("counted", F.lit(0)) + _not_counted()).alias("lost"),
-                F.coalesce("at_most", F.lit(_NOT)).alias("lost_at_most"),
+                (F.coalesce("doubtful", F.lit(0)) > 0).alias("lost_at_most"),
                 _margin("last").alias("margin"),
                 _behind_share().alias("behind_share"),
                 _per_s("log_start_offset").alias("start_per_s"),
@@ -71,7 +70,7 @@ def risks(day: Day, events: DataFrame) -> Callable[[DataFrame], DataFrame]:
 def losses(day: Day, events: DataFrame) -> DataFrame:
     """Messages that were counted as lost in the day, by partition.
 
-    `counted`; `at_most`: of some it is not known whether they were read; `counted_to`: their end.
+    `counted`; `doubtful`: events of which some may have been read; `counted_to`: their end.
     """
     first, end, exact = (F.get_json_object("detail", f"$.{name}") for name in _LOSS)
     return (
@@ -80,7 +79,7 @@ def losses(day: Day, events: DataFrame) -> DataFrame:
         .groupBy(*PARTITION)
         .agg(
             F.sum(end.cast("long") - first.cast("long")).alias("counted"),
-            F.bool_or(F.coalesce(exact == "false", F.lit(_NOT))).alias("at_most"),
+            F.count_if(exact == "false").alias("doubtful"),
             F.max(end.cast("long")).alias("counted_to"),
         )
     )

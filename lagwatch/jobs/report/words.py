@@ -61,7 +61,7 @@ def loss(seconds: float | None, reason: str | None, lost: str = "") -> str:
 
 _NO_LOSS: Final = {
     LossReason.NOT_NEARING.value: "not in sight",
-    LossReason.NOTHING_DELETED.value: "not in sight, no deletions are seen",
+    LossReason.NOTHING_DELETED.value: "not in sight, fewer than two deletions were seen",
 }
 
 
