@@ -6,6 +6,7 @@ from grafana import panels as p
 
 _PAIR = "cluster, group, topic"
 _OF = '{cluster="$cluster",topic="$topic"}'
+_READ = f"lagwatch_group_topic_committed_offset{_OF}"
 _WRITTEN = p.rate(f"lagwatch_topic_log_end_offset{_OF}", "cluster, topic")
 _OVER = "Messages a second, over five minutes, or less after a start."
 _TO_GROUP = (
@@ -68,24 +69,25 @@ def _numbers(board: builders.Dashboard) -> None:
 
 
 def _curves(board: builders.Dashboard) -> None:
+    read = f"max by (cluster, group) (delta({_READ}[$__range] @ end()))"
     for title, expr, unit, about in (
         (
             "Read",
-            p.rate(f"lagwatch_group_topic_committed_offset{_OF}", "cluster, group"),
+            f"{p.rate(_READ, 'cluster, group')} and on (cluster, group) topk(10, {read})",
             "cps",
-            f"By group. {_OVER} A gap is unknown.",
+            f"By the ten groups that read most. {_OVER} A gap is unknown.",
         ),
         (
             "Lag by group",
-            f"max by (cluster, group) (lagwatch_group_topic_lag_messages{_OF})",
+            p.worst("lagwatch_group_topic_lag_messages", _OF),
             "short",
-            "Messages that each group has to read; a gap is unknown.",
+            "Messages that the ten groups with the greatest lag have to read; a gap is unknown.",
         ),
         (
             "Time lag by group",
-            f"max by (cluster, group) (lagwatch_lag_seconds{_OF})",
+            p.worst("lagwatch_lag_seconds", _OF),
             "s",
-            "Age of the oldest message that each group has not read; a gap is unknown.",
+            "Age of the oldest unread message of the ten groups furthest behind; a gap is unknown.",
         ),
     ):
         query = p.over_time(expr, "{{group}}")

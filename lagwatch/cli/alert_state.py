@@ -85,7 +85,7 @@ def incidents(
                 incident["id"],
                 _name(incident),
                 incident["severity"],
-                local_time(incident["since_ms"], zone),
+                _since(incident, zone),
             ),
             *(_ended(incident, zone), _acknowledged(incident), _rule(incident)),
             incident.get("behind_now") or "-",
@@ -240,6 +240,12 @@ def _place(record: Mapping[str, Any]) -> str:
 def _to_be_sent(notice: dict[str, Any], zone: ZoneInfo) -> str:
     at_ms = notice["next_attempt_ms"]
     return "" if at_ms is None else f"to be sent {local_time(at_ms, zone)}"
+
+
+def _since(incident: Mapping[str, Any], zone: ZoneInfo) -> str:
+    # an older server does not say whether it began earlier
+    least = "at least " if incident.get("since_at_least") else ""
+    return f"{least}{local_time(incident['since_ms'], zone)}"
 
 
 def _ended(incident: dict[str, Any], zone: ZoneInfo) -> str:

@@ -110,6 +110,7 @@ class RemoteSource:
             "since_at_least": worst.get("at_least") is True,
             **asdict(found),
             "trouble_since_ms": answer.get("trouble_since_ms"),
+            "trouble_since_at_least": answer.get("trouble_since_at_least") is True,
             "lost": answer.get("lost", 0),
             "lost_at_most": answer.get("lost_is") == _AT_MOST,
         }
@@ -147,6 +148,7 @@ class RemoteSource:
             lost, lost_is = answer.get("lost", {}), answer.get("lost_is", {})
             unknown, quiet = answer.get("unknown", {}), answer.get("quiet", {})
             since = answer.get("trouble_since", {})
+            at_least = answer.get("trouble_since_at_least", ())
             for group, speed in answer.get("speeds", {}).items():
                 cause = causes.get(group, {})
                 found[group] = replace(
@@ -156,6 +158,7 @@ class RemoteSource:
                     unknown_because=unknown.get(group, ""),
                     quiet=quiet.get(group, {}).get("sentence", ""),
                     trouble_since_ms=since.get(group),
+                    trouble_since_at_least=group in at_least,
                 )
         return found
 

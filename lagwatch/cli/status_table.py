@@ -36,6 +36,10 @@ def draw_group(screen: Console, group: GroupView) -> None:
     if group.rule:
         head.append(f"  {group.rule}")
     screen.print(head)
+    if group.stale and group.at_ms is not None:
+        screen.print(
+            plain(f"The data are old: what follows is as of {words.instant(group.at_ms)}.")
+        )
     if said := _sentence(group):
         screen.print(plain(said))
     if group.cause_sentence:
@@ -46,7 +50,8 @@ def draw_group(screen: Console, group: GroupView) -> None:
         at_least = "at least " if line.since_at_least else ""
         facts.append(f"in trouble since {at_least}{words.instant(line.since_ms)}")
     elif group.trouble_since_ms is not None:
-        facts.append(f"open incident since {words.instant(group.trouble_since_ms)}")
+        at_least = "at least " if group.trouble_since_at_least else ""
+        facts.append(f"open incident since {at_least}{words.instant(group.trouble_since_ms)}")
     facts += [
         f"lag {_total(group)}",
         *losses(line),
@@ -113,7 +118,10 @@ def _draw_table(screen: Console, titles: Sequence[str], rows: Sequence[Mapping[s
 
 def _line(group: GroupView) -> Line:
     since_ms, at_least = in_trouble_since(
-        group.since_ms, group.trouble_since_ms, at_least=group.since_at_least
+        group.since_ms,
+        group.trouble_since_ms,
+        at_least=group.since_at_least,
+        incident_at_least=group.trouble_since_at_least,
     )
     line = Line(
         cluster=group.cluster,

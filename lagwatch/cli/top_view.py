@@ -58,6 +58,8 @@ class OpenIncident:
     handled: str = ""
     """`muted`, `acknowledged by ann`; ""."""
     since_ms: int | None = None
+    since_at_least: bool = False
+    """It may have begun earlier."""
 
 
 _FRESH_S: Final = 30.0
@@ -129,6 +131,7 @@ def open_incidents(answer: Mapping[str, Any]) -> Mapping[tuple[str, str], OpenIn
             severity=each["severity"],
             handled=", ".join(_handled(each)),
             since_ms=each.get("again_ms") or each.get("since_ms"),
+            since_at_least=not each.get("again_ms") and each.get("since_at_least") is True,
         )
         for each in answer["incidents"]
         if each["about"] == "group"
@@ -154,7 +157,12 @@ def with_incidents(
 
 
 def _with_incident(line: Line, its: OpenIncident) -> Line:
-    since_ms, at_least = in_trouble_since(line.since_ms, its.since_ms, at_least=line.since_at_least)
+    since_ms, at_least = in_trouble_since(
+        line.since_ms,
+        its.since_ms,
+        at_least=line.since_at_least,
+        incident_at_least=its.since_at_least,
+    )
     return replace(
         line,
         incident=its.severity,

@@ -56,6 +56,8 @@ class Found:
     """Of a group that is OK: why a silence longer than it may pause is no trouble yet; ""."""
     trouble_since_ms: int | None = None
     """When the trouble of its open incident began; None where there is no incident."""
+    trouble_since_at_least: bool = False
+    """It may have begun earlier."""
     lost: int = 0
     """Messages that were deleted before the group read them, as long as that is shown."""
     lost_at_most: bool = False
@@ -110,22 +112,25 @@ class GroupView:
     steady: bool = False
     quiet: str = ""
     trouble_since_ms: int | None = None
+    trouble_since_at_least: bool = False
     lost: int = 0
     lost_at_most: bool = False
     unknown_because: str = ""
 
 
 def in_trouble_since(
-    judged_ms: int | None, incident_ms: int | None, *, at_least: bool
+    judged_ms: int | None, incident_ms: int | None, *, at_least: bool, incident_at_least: bool
 ) -> tuple[int | None, bool]:
-    """Since when, and whether it may have begun earlier, as `at_least` says of the verdict.
+    """Since when, and whether it may have begun earlier.
 
     Trouble that becomes worse goes on: its incident began before the verdict of now. None while
-    the verdict sees no trouble.
+    the verdict sees no trouble. Each of the two says itself whether it may have begun earlier.
     """
-    if judged_ms is None or incident_ms is None or judged_ms <= incident_ms:
+    if judged_ms is None or incident_ms is None or judged_ms < incident_ms:
         return judged_ms, at_least
-    return incident_ms, False
+    if judged_ms == incident_ms:
+        return judged_ms, at_least or incident_at_least
+    return incident_ms, incident_at_least
 
 
 NO_STATE: Final = "Unknown"

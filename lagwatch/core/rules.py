@@ -747,7 +747,7 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
             "silent_ms",
         ),
         sentence=(
-            "{what_rises} has been rising for {rising_ms:span} and is {risen:message} now; the "
+            "{what_rises} has risen over the last {rising_ms:span} and is {risen:message} now; the "
             "group {moved} over {commits:commit} in {window_span_ms:span}{since_then}"
         ),
         since=lambda rows: rows.rises_since_ms,

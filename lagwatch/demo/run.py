@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +24,7 @@ from lagwatch.kafka.embedded import EmbeddedKafka
 DIRECTORY = Path(".demo")
 _READY_WITHIN_S = 40
 _STOP_WITHIN_S = 6
+_ANSWER_WITHIN_S = 10
 _REFRESH_S = 1.0
 _LOG_WIDTH = 130
 
@@ -81,9 +81,9 @@ def run(seconds: float | None, port: int) -> int:
         console.print("Starting producers and consumers …")
         parts.enter_context(_traffic(kafka.bootstrap_servers))
         console.print("Starting lagwatch …")
-        parts.enter_context(_service(kafka.bootstrap_servers, port))
+        service = parts.enter_context(_service(kafka.bootstrap_servers, port))
         console.print(links(f"http://127.0.0.1:{port}"))
-        lines = _watch(console, f"http://127.0.0.1:{port}", seconds, stopped)
+        lines = _watch(console, service, f"http://127.0.0.1:{port}", seconds, stopped)
         return _judge(console, lines) if seconds is not None else 0
     return 0
 
@@ -123,7 +123,7 @@ def _traffic(bootstrap: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _service(bootstrap: str, port: int) -> Iterator[None]:
+def _service(bootstrap: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
     configuration = DIRECTORY / "lagwatch.toml"
     configuration.write_text(
         _CONFIGURATION.format(port=port, bootstrap=bootstrap, directory=DIRECTORY)
@@ -133,7 +133,7 @@ def _service(bootstrap: str, port: int) -> Iterator[None]:
         process = _spawn(command, log)
     try:
         _wait_until_ready(process, f"http://127.0.0.1:{port}/readyz")
-        yield
+        yield process
     finally:
         process.terminate()
         _end(process)
@@ -173,18 +173,28 @@ def _wait_until_ready(process: subprocess.Popen[bytes], url: str) -> None:
 
 
 def _get(url: str) -> Any:  # noqa: ANN401 JSON
-    with urllib.request.urlopen(url, timeout=3) as answer:  # noqa: S310 our own server
+    with urllib.request.urlopen(url, timeout=_ANSWER_WITHIN_S) as answer:  # noqa: S310 our own server
         return json.load(answer)
 
 
 def _watch(
-    console: Console, base: str, seconds: float | None, stopped: list[int]
+    console: Console,
+    service: subprocess.Popen[bytes],
+    base: str,
+    seconds: float | None,
+    stopped: list[int],
 ) -> tuple[DemoLine, ...]:
-    """Show the verdicts until the time is over; returns the last ones."""
+    """Show the verdicts until the time is over; returns the last ones.
+
+    Raises:
+        DemoError: lagwatch has ended.
+    """
     started_s = time.monotonic()
     lines: tuple[DemoLine, ...] = tuple(DemoLine(role=role) for role in DEMO_GROUPS)
     with Live(console=console, auto_refresh=False, transient=False) as live:
         while not stopped and (seconds is None or time.monotonic() - started_s < seconds):
+            if service.poll() is not None:
+                raise DemoError(f"lagwatch has ended: see {DIRECTORY / 'lagwatch.log'}")
             since_s = time.monotonic() - started_s
             before = plain(lines)
             lines = tuple(_look(base, line, since_s) for line in lines)
@@ -199,10 +209,10 @@ def _watch(
 
 
 def _look(base: str, line: DemoLine, since_s: float) -> DemoLine:
-    """Ask lagwatch for one group, as any client would."""
+    """Ask lagwatch for one group, as any client would; the same line where it does not answer."""
     try:
         status = _get(f"{base}/v3/kafka/demo/consumer/{line.role.group}/status")["status"]
-    except urllib.error.HTTPError:
+    except OSError:  # not found, or too busy to answer: asked again with the next refresh
         return line
     worst = max(status["partitions"], key=lambda each: each["current_lag"] or 0, default=None)
     return line.seen(

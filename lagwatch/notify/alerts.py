@@ -62,6 +62,7 @@ from lagwatch.ports.alerts import (
     NoticeAsk,
     NoticeRecord,
     PolicyRecord,
+    TroubleSince,
 )
 from lagwatch.ports.queries import ClusterHealth, Queries
 
@@ -379,7 +380,7 @@ class Alerts:
         rules = active(self._mutes, self._clock.now_ms())
         return [_with_mute(record, rules) for record in found], following
 
-    def in_trouble_since(self, cluster: str) -> Mapping[str, int]:
+    def in_trouble_since(self, cluster: str) -> Mapping[str, TroubleSince]:
         return self._records.in_trouble_since(cluster)
 
     def incident(self, incident: str) -> IncidentRecord:

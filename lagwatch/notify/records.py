@@ -25,6 +25,7 @@ from lagwatch.ports.alerts import (
     NoticeAsk,
     NoticeRecord,
     Transition,
+    TroubleSince,
 )
 
 _NOTICES = (
@@ -68,9 +69,10 @@ _BY_START = {
 }
 """By kind of id: those that begin with a text (?1) of a length (?2)."""
 _OPEN_SINCE = """
-SELECT name, MIN(coalesce(again_ms, since_ms)) FROM incidents
-WHERE closed_ms IS NULL AND cluster = ? AND about = 'group' GROUP BY name
+SELECT name, MIN(coalesce(again_ms, since_ms)), again_ms IS NULL AND since_at_least IS 1
+FROM incidents WHERE closed_ms IS NULL AND cluster = ? AND about = 'group' GROUP BY name
 """
+"""The last column is of the row of the minimum, as SQLite promises of a bare column."""
 _SHORTEST_START = 4
 _LONGEST_REASON = 200
 _NOT_READABLE = (ValueError, TypeError, KeyError)
@@ -131,10 +133,13 @@ class AlertRecords:
         found = (self._readable(row) for row in page)
         return [record for record in found if record is not None], cursor
 
-    def in_trouble_since(self, cluster: str) -> Mapping[str, int]:
-        """Since when groups with an open incident have been in trouble without a break, in ms."""
+    def in_trouble_since(self, cluster: str) -> Mapping[str, TroubleSince]:
+        """Since when groups with an open incident have been in trouble without a break."""
         rows = self._database.connection.execute(_OPEN_SINCE, (cluster,))
-        return {str(name): int(since_ms) for name, since_ms in rows}
+        return {
+            str(name): TroubleSince(since_ms=int(since_ms), at_least=bool(at_least))
+            for name, since_ms, at_least in rows
+        }
 
     def _readable(self, row: sqlite3.Row) -> IncidentRecord | None:
         """The record of a row; None, and its name in the log, if that cannot be read."""
@@ -177,6 +182,7 @@ class AlertRecords:
             policy=row["policy"],
             severity=level(GroupStatus(row["severity"])),
             since_ms=checked_ms(row["since_ms"]),
+            since_at_least=bool(row["since_at_least"]),
             again_ms=None if again_ms is None else checked_ms(again_ms),
             opened_ms=checked_ms(row["opened_ms"]),
             closed_ms=None if row["closed_ms"] is None else checked_ms(row["closed_ms"]),

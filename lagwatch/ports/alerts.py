@@ -35,6 +35,15 @@ class Transition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TroubleSince:
+    """Since when a group with an open incident has been in trouble without a break."""
+
+    since_ms: int
+    at_least: bool
+    """It may have begun earlier, when lagwatch did not look."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentRecord:
     """An incident, open or past."""
 
@@ -62,6 +71,8 @@ class IncidentRecord:
     acknowledged_by: str
     verdict: Mapping[str, object]
     """At the last transition."""
+    since_at_least: bool = False
+    """It may have begun before `since_ms`, when lagwatch did not look."""
     healed_ms: int | None = None
     """Since when its group is good: of an open one while a mute holds the end back; None: it is
     not, or it is gone, or that is not known."""
@@ -175,8 +186,8 @@ class AlertsView(Protocol):
         """A page and the cursor of the next; "" after the last."""
         ...
 
-    def in_trouble_since(self, cluster: str) -> Mapping[str, int]:
-        """When the trouble of each group with an open incident began, in ms."""
+    def in_trouble_since(self, cluster: str) -> Mapping[str, TroubleSince]:
+        """When the trouble of each group with an open incident began."""
         ...
 
     def incident(self, incident: str) -> IncidentRecord: ...

@@ -18,6 +18,7 @@ from lagwatch.ports.alerts import (
     NoticeAsk,
     NoticeRecord,
     PolicyRecord,
+    TroubleSince,
 )
 from lagwatch.ports.queries import ClusterHealth, Queries
 from lagwatch.query import SnapshotQueries
@@ -139,9 +140,9 @@ class GivenAlerts:
     def incidents(self, ask: IncidentAsk) -> tuple[Sequence[IncidentRecord], str]:
         return [each for each in self.open.values() if ask.group in {"", each.group}], ""
 
-    def in_trouble_since(self, cluster: str) -> Mapping[str, int]:
+    def in_trouble_since(self, cluster: str) -> Mapping[str, TroubleSince]:
         return {
-            each.group: each.since_ms
+            each.group: TroubleSince(since_ms=each.since_ms, at_least=each.since_at_least)
             for each in self.open.values()
             if (each.about, each.cluster) == ("group", cluster)
         }

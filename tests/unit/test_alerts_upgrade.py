@@ -17,7 +17,7 @@ from lagwatch.notify.notice import pack, unpack
 from lagwatch.notify.outbox import Outbox
 from lagwatch.notify.records import AlertRecords
 from lagwatch.notify.store import IncidentStore
-from lagwatch.ports.alerts import NoticeAsk
+from lagwatch.ports.alerts import IncidentAsk, NoticeAsk
 from tests.support.alert_situations import situations
 from tests.support.stepped_delivery import Unsteady, world
 
@@ -170,11 +170,17 @@ def test_a_file_of_the_second_layout_keeps_its_incidents(tmp_path) -> None:
 def test_an_incident_that_began_unseen_did_so_after_a_restart_too(tmp_path) -> None:
     with world(tmp_path, Unsteady(lambda: None)) as here:
         here.bad("billing", GroupStatus.ERR, since_at_least=True)
+        here.bad("mailer", GroupStatus.ERR)
 
-        (kept,) = here.store.kept(0)
+        kept = {each.group: each.state.incident for each in here.store.kept(0)}
+        records = AlertRecords(here.database)
+        shown, _ = records.incidents(IncidentAsk())
+        since = records.in_trouble_since(shown[0].cluster)
 
-    assert kept.state.incident is not None
-    assert kept.state.incident.since_at_least
+    found = {group: each is not None and each.since_at_least for group, each in kept.items()}
+    assert found == {"billing": True, "mailer": False}
+    assert {each.group: each.since_at_least for each in shown} == found
+    assert {group: each.at_least for group, each in since.items()} == found
 
 
 def test_what_a_later_version_wrote_into_a_notice_besides_is_ignored() -> None:

@@ -395,6 +395,15 @@ class TestOutput:
 
         assert "/s" not in captured.get()
 
+    def test_old_data_say_as_of_when_they_are(self) -> None:
+        fresh = LocalSource(queries(OK)).group("c1", OK.group, show_all=True)
+        at_ms = NOW_MS - 120_000
+
+        old = drawn(replace(fresh, stale=True, at_ms=at_ms))
+
+        assert f"The data are old: what follows is as of {words.instant(at_ms)}." in old
+        assert "The data are old" not in drawn(fresh)
+
     def test_owners_are_named_as_in_notices(self) -> None:
         with lagwatch_at(WARN) as url:
             shown = status(WARN.group, "--url", url).stdout
@@ -514,6 +523,16 @@ class TestOutput:
         assert "in trouble since" not in drawn(well)
         assert "open incident since 2026-11-21 03:03:15Z, " in drawn(well)
         assert "open incident" not in drawn(both)
+
+    def test_trouble_that_may_have_begun_before_its_incident_says_so(self) -> None:
+        worse = replace(ERR, since_ms=EpochMs(NOW_MS - 60_000))
+        with lagwatch_at(worse) as url, RemoteSource(url, timeout_s=10) as source:
+            judged = source.group("c1", "stopped", show_all=True)
+        found = replace(judged, trouble_since_ms=NOW_MS - 3_600_000, trouble_since_at_least=True)
+
+        assert "in trouble since at least 2026-11-21 03:03:15Z, " in drawn(found)
+        well = replace(found, since_ms=None)
+        assert "open incident since at least 2026-11-21 03:03:15Z, " in drawn(well)
 
     def test_numbers_of_a_rule_stand_in_its_sentence(self) -> None:
         numbers = {"current_lag": 7, "last_stable_offset": 10, "transaction_age_ms": 5_000}

@@ -327,9 +327,12 @@ def test_the_sentence_of_a_loss_names_what_was_acknowledged_apart() -> None:
 @pytest.mark.parametrize(
     ("readable", "said"),
     [
-        (4_338, "the lag has been rising for 9 min and is 4,338 messages now"),
-        (406, "the lag of messages that can be read has been rising for 9 min and is 406 messages"),
-        (None, "the lag has been rising for 9 min and is 4,338 messages now"),
+        (4_338, "the lag has risen over the last 9 min and is 4,338 messages now"),
+        (
+            406,
+            "the lag of messages that can be read has risen over the last 9 min and is 406",
+        ),
+        (None, "the lag has risen over the last 9 min and is 4,338 messages now"),
     ],
 )
 def test_the_sentence_of_a_rise_names_the_lag_that_rises(readable: int | None, said: str) -> None:

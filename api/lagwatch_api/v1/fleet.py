@@ -27,7 +27,7 @@ from lagwatch.core.rules import STATUS_BY_RULE, TABLES
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.words import each_once
 from lagwatch.errors import NotFoundError
-from lagwatch.ports.alerts import AlertsView
+from lagwatch.ports.alerts import AlertsView, TroubleSince
 from lagwatch.ports.queries import ClusterHealth, Partitions, Queries
 from lagwatch_api.answers import json_answer
 from lagwatch_api.routing import Answer, Endpoint
@@ -114,8 +114,12 @@ def endpoints(queries: Queries, alerts: AlertsView | None = None) -> Iterator[En
         place = (asked.get("topic", ""), int(partition)) if _is_number(partition) else None
         cluster, group = names["cluster"], names["group"]
         answer = group_answer(queries, cluster, group, place)
-        since_ms = incidents_since(alerts, cluster, (group,)).get(group)
-        return json_answer({**answer, "trouble_since_ms": since_ms}, headers=NO_CACHE)
+        since = incidents_since(alerts, cluster, (group,)).get(group)
+        trouble = {
+            "trouble_since_ms": None if since is None else since.since_ms,
+            "trouble_since_at_least": since is not None and since.at_least,
+        }
+        return json_answer({**answer, **trouble}, headers=NO_CACHE)
 
     yield Endpoint(
         method="GET",
@@ -276,7 +280,7 @@ def group_answer(
 
 def incidents_since(
     alerts: AlertsView | None, cluster: str, groups: Sequence[str]
-) -> dict[str, int]:
+) -> dict[str, TroubleSince]:
     """When the trouble of those of the groups that have an open incident began.
 
     Trouble that becomes worse goes on: that is before the verdict of now began to hold.

@@ -91,6 +91,9 @@ class Trends(TypedDict):
         Mapping[str, int],
         Field(description="ms; when the trouble of groups with an open incident began"),
     ]
+    trouble_since_at_least: Annotated[
+        Sequence[str], Field(description="of these, those whose trouble may have begun earlier")
+    ]
     lost: Annotated[
         Mapping[str, int],
         Field(description="messages that were deleted unread, of groups with a loss"),
@@ -129,13 +132,15 @@ def endpoints(
         unknown = unknown_because(queries, cluster, asked)
         snapshot = newest(queries, cluster)
         losses = {group: of for group in asked if (of := lost(snapshot, group))["lost"]}
+        since = incidents_since(alerts, cluster, asked)
         answer = {
             **found,
             "speeds": speeds,
             "causes": causes,
             "unknown": unknown,
             "quiet": quiet_since_an_absence(queries, cluster, asked),
-            "trouble_since": incidents_since(alerts, cluster, asked),
+            "trouble_since": {group: of.since_ms for group, of in since.items()},
+            "trouble_since_at_least": [group for group, of in since.items() if of.at_least],
             "lost": {group: of["lost"] for group, of in losses.items()},
             "lost_is": {group: of["lost_is"] for group, of in losses.items()},
         }

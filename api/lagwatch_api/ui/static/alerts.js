@@ -67,7 +67,12 @@ export class Alerts {
 }
 
 /** Trouble that becomes worse goes on: its incident has begun before the verdict of now. */
-export const inTroubleSince = (judged, incident) => (judged === null ? null : Math.min(judged, incident?.again_ms ?? incident?.since_ms ?? Infinity));
+export function inTroubleSince(judged, judgedAtLeast, incident) {
+  const began = incident?.again_ms ?? incident?.since_ms ?? Infinity;
+  const since = judged === null ? null : Math.min(judged, began);
+  const atLeast = (since === judged && judgedAtLeast) || (since === began && incident.again_ms === null && incident.since_at_least);
+  return { since, atLeast: since !== null && atLeast };
+}
 
 const key = (cluster, group) => JSON.stringify([cluster, group]);
 

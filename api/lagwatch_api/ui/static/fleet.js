@@ -133,8 +133,7 @@ export class Fleet {
     for (const entry of this.#all) {
       entry.incident = this.#alerts.incident(entry.cluster, entry.group);
       entry.trouble = Math.max(entry.judged, OF_INCIDENT[entry.incident?.severity] ?? 0);
-      entry.since = inTroubleSince(entry.judgedSince, entry.incident);
-      entry.atLeast = entry.judgedAtLeast && entry.since === entry.judgedSince;
+      Object.assign(entry, inTroubleSince(entry.judgedSince, entry.judgedAtLeast, entry.incident));
     }
     this.#sortedBy = "";
   }

@@ -204,11 +204,11 @@ export class Group {
 
   #facts(answer) {
     const left = answer.left_behind_lag ? `${number(answer.left_behind_lag)} of it in topics left behind` : "";
-    const since = inTroubleSince(answer.since_ms, this.#alerts.incident(answer.cluster, answer.group));
+    const { since, atLeast } = inTroubleSince(answer.since_ms, answer.worst?.at_least ?? false, this.#alerts.incident(answer.cluster, answer.group));
     const facts = [
       ["Lag", lagOfGroup(answer.lag, answer.unknown_partitions), [readable(answer.lag, answer.readable_lag), left, notKnown(answer.partitions)].filter(Boolean).join("; ")],
       ["Time lag", bounded(answer.time_lag_s, answer.time_lag_bound), asOf(answer)],
-      ["In trouble since", since === null ? "–" : `${answer.worst?.at_least && since === answer.since_ms ? "at least " : ""}${instant(since)}`],
+      ["In trouble since", since === null ? "–" : `${atLeast ? "at least " : ""}${instant(since)}`],
       ...(answer.stale ? [] : speeds(answer)), // old data say nothing of now
     ];
     fillFacts($("g-facts"), facts);

@@ -121,5 +121,5 @@ export function incidentLine(incident, acknowledged) {
   const may = incident.closed_ms === null && incident.acknowledged_ms === null && mayOperate();
   const button = may ? make("button", { type: "button", onclick: () => acknowledged(incident.id) }, "Acknowledge") : null;
   const said = [incident.headline, incident.cause].filter(Boolean).map((line) => make("p", { class: "said" }, line));
-  return make("li", {}, `${instant(incident.since_ms)} · ${incident.severity} · ${end} · policy ${incident.policy}${seen} `, button, ...said);
+  return make("li", {}, `${incident.since_at_least ? "at least since " : ""}${instant(incident.since_ms)} · ${incident.severity} · ${end} · policy ${incident.policy}${seen} `, button, ...said);
 }
