@@ -300,8 +300,8 @@ _ROLLUP = (
     _real("lag_p50", "messages"),
     _real("lag_p95", "messages"),
     _real("lag_p99", "messages"),
-    _real("time_lag_max_s", "s"),
-    _real("time_lag_p95_s", "s"),
+    _real("time_lag_max_s", "s", "the greatest; of a time lag that is only bounded, the bound"),
+    _real("time_lag_p95_s", "s", "bounds count as in the greatest"),
     _text("status", "the worst of the bucket", nullable=True),
     *(
         _real(f"{status.name.lower()}_s", "s", f"time in {status.name}")
