@@ -732,10 +732,22 @@ class _GroupReader:
                 after_outage=after_outage,
                 went_back=self._went_back(),
                 read_committed=known is not None and bool(known[columns.window[rows]].any()),
+                offsets_held=self._offsets_held(),
                 skew_ms=snapshot.around.skew_ms,
                 watched_ms=first_ms if first_ms >= 0 else None,
             )
         )
+
+    def _offsets_held(self) -> tuple[int, int] | None:
+        """The group's partition of the offsets topic, and since when it is held back, if it is."""
+        commits = self._snapshot.around.facts.commits
+        window = self._snapshot.rows.window[self._rows.start : self._rows.stop]
+        stored = window[window >= 0]
+        if commits is None or commits.held_ms is None or not stored.size:
+            return None
+        place = int(commits.place[stored[0]])
+        held_ms = int(commits.held_ms[place])
+        return None if held_ms < 0 else (place, held_ms)
 
     def _went_back(self) -> dict[tuple[str, int], int]:
         """Partitions that went back, and from where, as long as that is shown."""

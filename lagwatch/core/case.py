@@ -74,6 +74,9 @@ class Case:
     """Is it configured that the group reads with `read_committed`? Kafka does not say it."""
     went_back: Mapping[Place, int] = field(default_factory=dict)
     """Partitions that went back in the last ten minutes: the offset to return to."""
+    offsets_held: tuple[int, int] | None = None
+    """The partition of the offsets topic that has the group's commits, and since when, by Kafka's
+    clock, an open transaction holds it back; None: none does."""
     skew_ms: int = 0
     """lagwatch's clock less Kafka's."""
     watched_ms: int | None = None

@@ -45,6 +45,7 @@ class CauseName(StrEnum):
     REBALANCE_STORM = "rebalance_storm"
     NO_MEMBERS = "no_members"
     MEMBER_WITHOUT_ASSIGNMENT = "member_without_assignment"
+    COMMITS_IN_TRANSACTION = "commits_in_transaction"
     STUCK_PARTITION = "stuck_partition"
     SLOW_PARTITION = "slow_partition"
     SLOW_MEMBER = "slow_member"
@@ -607,6 +608,25 @@ def _was_assigned_before(case: Case, _: PartitionVerdict) -> bool:
     return not case.holders and event is not None and event.event == EventName.UNASSIGNED
 
 
+def _commits_in_transaction(case: Case, worst: PartitionVerdict) -> Evidence | None:
+    """No commit of the group came since a transaction holds back where its commits are.
+
+    Commits of groups that have no part in it are seen meanwhile: they are polled.
+    """
+    if case.offsets_held is None or worst.rule not in _STUCK or case.holder(worst) is None:
+        return None
+    place, held_ms = case.offsets_held
+    newest = [each.end.commit_ms for each in case.verdict.partitions if each.end is not None]
+    held_for_ms = max(0, case.verdict.at_ms - case.skew_ms - held_ms)
+    quiet_ms, limit_ms = _quiet_ms(worst), worst.evidence.get("limit_ms")
+    pause_ms = limit_ms // 4 if isinstance(limit_ms, int) else 0
+    # who was silent for long before it began is silent for another reason
+    before_ms = 0 if quiet_ms is None else quiet_ms - held_for_ms
+    if max(newest, default=0) > held_ms or before_ms > max(pause_ms, _COMMITS_LATE_MS):
+        return None
+    return {"offsets_partition": place, "held_for_ms": held_for_ms, "quiet_ms": quiet_ms}
+
+
 # speed
 
 
@@ -1089,6 +1109,24 @@ CAUSES: Final[Sequence[CauseRow]] = (
         to_do=first_steps.SUBSCRIPTION,
         proved=_was_assigned_before,
         certain_when="no member holds any partition, and they were seen to lose them",
+    ),
+    CauseRow(
+        cause=CauseName.COMMITS_IN_TRANSACTION,
+        meaning=(
+            "A transaction is open in the partition of `__consumer_offsets` that has the group's "
+            "commits, and none of the group came since."
+        ),
+        find=_commits_in_transaction,
+        sentence=(
+            "no commit came since a transaction has been open in partition {offsets_partition} of "
+            "__consumer_offsets, where the group's commits are, for {held_for_ms:span}: if it "
+            "commits in that transaction, they count when it ends"
+        ),
+        refuted_by=(
+            "the group does not commit in transactions, or `kafka-transactions.sh "
+            "describe-producers` names the producer of another group for that partition"
+        ),
+        to_do=first_steps.TRANSACTION,
     ),
     CauseRow(
         cause=CauseName.STUCK_PARTITION,

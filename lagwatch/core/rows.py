@@ -371,6 +371,9 @@ class CommitFacts:
     """The `back_ms` of the absence before these; -1."""
     polled: Bools
     """True if offsets are polled, so that only changes are visible."""
+    held_ms: Int64 | None = None
+    """Since when it has been seen that an open transaction holds the partition back; -1: it does
+    not. None: none is held back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

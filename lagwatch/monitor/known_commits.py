@@ -30,6 +30,8 @@ class KnownCommits:
         self._until_ms = np.zeros(0, np.int64)
         self._absence = [np.zeros(0, np.int64) for _ in ABSENCE]
         self._polled: tuple[int, ...] = ()
+        self._held_ms: dict[int, int] = {}
+        """Partition held back by an open transaction → since when that was seen; -1 not known."""
         self._polls_ms = self._until_ms
         """The same without polls whose offsets are not admitted yet."""
         self._place = np.zeros(0, np.int16)
@@ -72,6 +74,11 @@ class KnownCommits:
         """Take a report in; True when the number of partitions changed: place all rows anew."""
         until_ms = report.until_ms
         self._polled = report.polled
+        seen = {place: self._held_ms.get(place, UNKNOWN) for place in report.polled}
+        self._held_ms = {
+            place: since_ms if since_ms >= 0 else int(until_ms[place])
+            for place, since_ms in seen.items()
+        }
         self._gap_ms = np.zeros(0, np.int64)
         if until_ms.size != self._partitions:
             jobs = slice(self._partitions, None)
@@ -108,6 +115,7 @@ class KnownCommits:
         """The clock was set back to this instant: no later one has been."""
         for column in (self._until_ms, *self._absence):
             np.minimum(column, at_ms, out=column)
+        self._held_ms = {place: min(since_ms, at_ms) for place, since_ms in self._held_ms.items()}
 
     def away(self, rows: NDArray[np.integer], now_ms: int) -> NDArray[np.bool_]:
         """Mask of rows whose commits have not been known for long.
@@ -176,7 +184,13 @@ class KnownCommits:
                 for name, column in zip(ABSENCE, self._absence, strict=True)
             },
             polled=polled,
+            held_ms=shifted(self._held(size), skew_ms) if self._held_ms else None,
         )
+
+    def _held(self, size: int) -> Int64:
+        held_ms = np.full(size, UNKNOWN, np.int64)
+        held_ms[list(self._held_ms)] = list(self._held_ms.values())
+        return held_ms
 
 
 @lru_cache(maxsize=65_536)

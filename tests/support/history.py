@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from lagwatch.core.model import EpochMs, GroupInfo, Member, OpenTransaction, RuleSet
+from lagwatch.core.model import (
+    EpochMs,
+    GroupInfo,
+    Member,
+    OpenTransaction,
+    RuleSet,
+    offsets_partition,
+)
 from lagwatch.core.record import Kind, Records, Source, concat, from_rows, schema
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.history.recorder import Recorder
@@ -17,6 +24,7 @@ from lagwatch.ports.history import HistoryRange, HistoryStore
 from lagwatch.ports.reports import (
     CollectorStarted,
     Commits,
+    CommitsKnown,
     GroupsSeen,
     LogEnds,
     OpenTransactions,
@@ -247,6 +255,15 @@ class Live:
 
     def produce(self, topic: str, partition: int, messages: int = 1) -> None:
         self.ends[topic, partition] += messages
+
+    def hold_offsets_back(self, group: str, *, partitions: int = 50) -> None:
+        """A transaction is open where the commits of a group are: it is polled from now on."""
+        self._report(
+            CommitsKnown(
+                until_ms=np.full(partitions, self.now_ms, np.int64),
+                polled=(offsets_partition(group, partitions),),
+            )
+        )
 
     def open_transaction(self, topic: str, partition: int, last_stable: int) -> None:
         """A transaction is open from this offset on, and the broker names it."""

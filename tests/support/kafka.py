@@ -83,10 +83,14 @@ def _committed(consumer: Consumer, places: list[TopicPartition]) -> bool:
 class Transactions:
     """A transactional producer that commits offsets for groups."""
 
-    def __init__(self, kafka: EmbeddedKafka) -> None:
+    def __init__(self, kafka: EmbeddedKafka, *, timeout_s: int = 60) -> None:
+        """Kafka aborts a transaction that is open for longer than `timeout_s`."""
         self.name = unique("tx")
         self._kafka = kafka
-        self._producer = Producer(kafka.admin_config() | {"transactional.id": self.name})
+        self._producer = Producer(
+            kafka.admin_config()
+            | {"transactional.id": self.name, "transaction.timeout.ms": timeout_s * 1000}
+        )
         self._producer.init_transactions(ANSWER_TIMEOUT_S)
 
     def begin(self, group: str, topic: str, offset: int) -> None:

@@ -655,6 +655,35 @@ NAMED: Final[dict[str, tuple[Case, CauseName, Certainty]]] = {
         CauseName.NOT_COMMITTING,
         LIKELY,
     ),
+    "a member whose commits are in an open transaction": (
+        told(
+            Part(by="a-1", rule=STOPPED, consumed=0, evidence=SILENT),
+            offsets_held=(17, NOW_MS - 390_000),
+        ),
+        CauseName.COMMITS_IN_TRANSACTION,
+        LIKELY,
+    ),
+    "a member that committed while a transaction of another group was open": (
+        told(
+            Part(by="a-1", rule=STOPPED, consumed=0, evidence=SILENT),
+            offsets_held=(17, NOW_MS - 410_000),
+        ),
+        CauseName.NOT_COMMITTING,
+        LIKELY,
+    ),
+    "a member that was silent for long when a transaction began": (
+        told(
+            Part(by="a-1", rule=STOPPED, consumed=0, evidence=SILENT),
+            offsets_held=(17, NOW_MS - 60_000),
+        ),
+        CauseName.NOT_COMMITTING,
+        LIKELY,
+    ),
+    "a group without members, behind a transaction of another one": (
+        told(Part(rule=STOPPED, consumed=0, evidence=SILENT), offsets_held=(17, NOW_MS - 390_000)),
+        CauseName.NO_MEMBERS,
+        LIKELY,
+    ),
     "a member that has ceased to commit": (
         told(Part(by="a-1", rule=STOPPED, consumed=0, evidence=SILENT)),
         CauseName.NOT_COMMITTING,
@@ -1190,6 +1219,44 @@ def test_a_group_that_went_back_misses_a_limit_because_of_that(after_s, expected
     assert cause.name is expected, cause.text
     if expected is CauseName.OFFSETS_RESET:
         assert cause.evidence["offset_before"] == 400
+
+
+def test_a_transaction_in_the_offsets_topic_is_named_with_its_partition() -> None:
+    silent = Part(by="a-1", rule=STOPPED, consumed=0, evidence=SILENT)
+
+    cause = found(told(silent, offsets_held=(17, NOW_MS - 390_000)))
+
+    assert cause.text == (
+        "no commit came since a transaction has been open in partition 17 of __consumer_offsets, "
+        "where the group's commits are, for 6 min 30 s: if it commits in that transaction, they "
+        "count when it ends"
+    )
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_transaction_in_the_offsets_topic_explains_why_no_commit_comes(held) -> None:
+    live = Live()
+    live.topics(orders=1)
+    live.assign("billing", ("orders", 0))
+    for offset in range(100, 3100, 100):
+        live.produce("orders", 0, 100)
+        live.commit(("billing", "orders", 0, offset), ("other", "orders", 0, offset))
+        live.wait(10)
+        live.judge()
+    for _ in range(120):
+        live.produce("orders", 0, 100)
+        if held:
+            live.hold_offsets_back("billing")
+        live.wait(10)
+        live.judge()
+    queries = SnapshotQueries({"here": live.monitor}, health=lambda: ())
+
+    verdict = queries.verdict("here", "billing", Partitions.ALL)
+    cause = queries.cause(verdict, queries.outlook("here", "billing"))
+
+    assert cause is not None
+    expected = CauseName.COMMITS_IN_TRANSACTION if held else CauseName.NOT_COMMITTING
+    assert cause.name is expected, cause.text
 
 
 def test_a_member_that_has_just_come_is_not_blamed_for_the_time_before() -> None:

@@ -113,6 +113,22 @@ class TestKnownCommits:
         commits.take(self.known(1000, 1000, polled=(1 - own,)))
         assert not self.fact(commits, "polled")
 
+    def test_a_partition_is_held_back_since_that_was_first_seen(self) -> None:
+        commits, own = self.placed()
+        facts = commits.facts(skew_ms=0, all_polled=False)
+        assert facts is not None
+        assert facts.held_ms is None
+
+        commits.take(self.known(3000, 3000, polled=(own,)))
+        commits.take(self.known(9000, 9000, polled=(0, 1)))
+        assert self.fact(commits, "held_ms", skew_ms=1000) == 2000
+        commits.set_back(2500)
+        assert self.fact(commits, "held_ms") == 2500
+        commits.take(self.known(9000, 9000, polled=(1 - own,)))
+        assert self.fact(commits, "held_ms") == UNKNOWN
+        commits.take(self.known(9900, 9900, polled=(own,)))
+        assert self.fact(commits, "held_ms") == 9900
+
 
 ALWAYS = columns(*[UNKNOWN] * 4)
 """Since when four partitions were read: Kafka has never been away."""
