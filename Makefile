@@ -25,7 +25,7 @@ COMPILE     := $(BIN)/uv pip compile --quiet --upgrade --universal --python-vers
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install jars demo test unit check format docs pictures bench sbom audit lock clean
+.PHONY: help install jars demo test unit quick check format docs pictures bench sbom audit lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -42,7 +42,11 @@ test: install  ## all tests [WORKERS=0] [THOROUGH=1]
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
 		--durations 40 --durations-min 20
 
-unit: $(STAMPS)/project  ## the quick tests that need no server, with few examples each: about two minutes
+unit: $(STAMPS)/project  ## the pure rules and decoders alone, with few examples each: seconds
+	$(BIN)/pytest --quiet --numprocesses 0 -m "not server and not slow" \
+		--hypothesis-profile quick tests/unit/core
+
+quick: $(STAMPS)/project  ## all quick tests that need no server: about two minutes
 	$(BIN)/pytest --quiet --numprocesses 0 -m "not server and not slow" \
 		--hypothesis-profile quick tests/unit tests/scenarios tests/contract
 

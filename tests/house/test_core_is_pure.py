@@ -42,3 +42,28 @@ def test_the_search_finds_what_it_is_there_to_find() -> None:
     found = {name for name, _ in called_names(ast.parse(source))} & FORBIDDEN_CALLS
 
     assert found == {"now", "open", "read_text"}
+
+
+CORE_TESTS = sorted((ROOT / "tests" / "unit" / "core").glob("test_*.py"))
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Modules that are imported anywhere in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+
+
+@pytest.mark.parametrize("module", CORE_TESTS, ids=lambda path: path.name)
+def test_tests_of_the_core_import_no_other_part_of_lagwatch(module: Path) -> None:
+    names = imported(ast.parse(module.read_text(encoding="utf-8")))
+
+    others = [
+        name
+        for name in names
+        if name.split(".")[0].startswith("lagwatch") and not name.startswith("lagwatch.core")
+    ]
+
+    assert others == []

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lagwatch.core.explain import Operation, Replayed, replay
 from lagwatch.core.window import CommitColumns, Windows
 
-VECTORS = Path(__file__).parents[1] / "vectors"
+VECTORS = Path(__file__).parents[2] / "vectors"
 
 
 def _read(name: str):

@@ -26,7 +26,7 @@ from lagwatch.core.wire.faults import MalformedError
 Case = dict[str, Any]
 
 _CASES = json.loads(
-    (Path(__file__).parents[1] / "vectors" / "decode_cases.json").read_text(encoding="utf-8")
+    (Path(__file__).parents[2] / "vectors" / "decode_cases.json").read_text(encoding="utf-8")
 )
 COMMIT_KEY = bytes.fromhex("000100097465737467726f7570000974657374746f7069630000000b")
 GROUP_KEY = bytes.fromhex("000200097465737467726f7570")

@@ -31,7 +31,7 @@ from lagwatch.core.trouble import RANK, kind_words, kinds_of, worse
 
 OK, WARN, ERR, UNKNOWN = GroupStatus.OK, GroupStatus.WARN, GroupStatus.ERR, GroupStatus.UNKNOWN
 CASES = json.loads(
-    (Path(__file__).parents[1] / "vectors" / "notifier_cases.json").read_text(encoding="utf-8")
+    (Path(__file__).parents[2] / "vectors" / "notifier_cases.json").read_text(encoding="utf-8")
 )["cases"]
 WARNS = Policy(name="warns", threshold=WARN)
 

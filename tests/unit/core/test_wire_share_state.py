@@ -14,7 +14,7 @@ from lagwatch.core.wire import DecodeFault, ShareStateRecord, StateBatch, decode
 Json = dict[str, Any]
 
 ORDER = 41
-_VECTORS = Path(__file__).parents[1] / "vectors"
+_VECTORS = Path(__file__).parents[2] / "vectors"
 RECORDS: list[Json] = json.loads(
     (_VECTORS / "share_state_records.json").read_text(encoding="utf-8")
 )["records"]

@@ -27,7 +27,7 @@ from tests.support.wire import (
 
 Row = tuple[tuple[str, str, int], int, int, int]
 
-_VECTORS = Path(__file__).parents[1] / "vectors"
+_VECTORS = Path(__file__).parents[2] / "vectors"
 KAFKA_RECORDS: list[tuple[bytes, bytes]] = [
     (bytes.fromhex(record["key_hex"]), bytes.fromhex(record["value_hex"]))
     for file in ("real_records.json", "kafka_encoded_records.json")

@@ -17,7 +17,7 @@ from tests.support.wire import encode_group_key, encode_offset_key, encode_offse
 Json = dict[str, Any]
 
 ORDER = 41
-_VECTORS = Path(__file__).parents[1] / "vectors"
+_VECTORS = Path(__file__).parents[2] / "vectors"
 
 
 def load(name: str) -> list[Json]:
