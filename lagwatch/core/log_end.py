@@ -391,6 +391,13 @@ class LogEndHistory:
         sample = min(int(np.searchsorted(self.at_ms, at_ms)), self._count - 1)
         return self._known(np.arange(self.partitions), self._ends[sample].copy())
 
+    def before(self, at_ms: int) -> Int64:
+        """Log end of each partition in the newest sample up to an instant; -1 where not known."""
+        sample = int(np.searchsorted(self.at_ms, at_ms, side="right")) - 1
+        if sample < 0:
+            return np.full(self.partitions, UNKNOWN, np.int64)
+        return self._known(np.arange(self.partitions), self._ends[sample].copy())
+
     def _first_known(self, partition: Index) -> Int64:
         first = self.first_above(partition, np.full(partition.size, UNKNOWN, np.int64))
         known = first < self._count

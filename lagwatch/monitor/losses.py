@@ -47,6 +47,8 @@ _HUNG_MS: Final = 30_000
 """Nor has one that is silent for longer than this, at least."""
 _REJOINS_MS: Final = 60_000
 """A group that is seen without members within this time after an outage may not have lost them."""
+_SEEN_LATE_MS: Final = 10_000, 30_000
+"""Members that came may be seen so late: where the offsets topic has a record of it, and else."""
 _FAR: Final = 10
 """A consumer whose lag is this many times its step has read nearly nothing of what there is."""
 _LEAP: Final = 1.5
@@ -59,6 +61,17 @@ _DOUBTED_MS: Final = 600_000
 """How long a loss of a topic counts against what its group passed in other partitions."""
 _BEHIND: Final = 4
 """One that went over so many times its lag may be near the log end."""
+_THROWN_BACK: Final = 2
+"""So often a group must seem to have been thrown back to the log start of a topic."""
+_EVENLY: Final = 4
+"""The fastest step of a consumer that reads evenly is so many times as fast as the slowest one."""
+_THROWN_SHARE: Final = 0.5
+"""A consumer that has read less than this part of what it reads in a time began to later."""
+_ROUND_MS: Final = 1_000
+"""A round of log ends takes so long, at most, as a rule."""
+_EVEN_MS: Final = 2_000, 10_000
+"""Over a shorter time, or a quarter of the time between two commits, none reads evenly; it does
+over the longer one."""
 _MOST_DOUBTS: Final = 1_000
 """What a group passed in a topic, and may have read, is kept so often."""
 
@@ -73,6 +86,48 @@ class _Span:
     """End of the last of them."""
     start: Int64
     """By topic-partition; -1 unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pass:
+    """A commit that passed a log start."""
+
+    row: int
+    at: int
+    before: int
+    """The offset committed before it."""
+    offset: int
+    lag: int
+    start: int
+    """Log start soon after it."""
+    window: Entries
+    """The commits before it."""
+    last_ms: int
+    """When the last of them came, and this one, on lagwatch's clock; -1: there is none."""
+    committed_ms: int
+    late_ms: int
+    """A poll finds a commit so long after it, at most; 0 where commits are read."""
+    alone: bool
+    """No other commit of the row was reported with it before it."""
+
+    @property
+    def since_ms(self) -> int:
+        """Earliest instant at which the offset before it can have been committed."""
+        # of a poll its round of log ends, which ends soon after it, is the one to compare with
+        return self.last_ms - max(self.late_ms - _ROUND_MS, 0)
+
+    @property
+    def step(self) -> int:
+        return self.offset - self.before
+
+    @property
+    def passed_to(self) -> int:
+        """End of what was deleted of the messages that it passed."""
+        return min(self.start, self.offset)
+
+    @property
+    def skipped(self) -> int:
+        return self.passed_to - self.before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +217,20 @@ class LogStarts:
             found = np.where(span.since_ms <= known_ms, np.append(span.start, UNKNOWN)[at], found)
         return found
 
+    def known_before(self, at: int, at_ms: int) -> int:
+        """The same of one partition."""
+        return self.last_before(at, at_ms)[0]
+
+    def last_before(self, at: int, at_ms: int) -> tuple[int, int]:
+        """The same, and the end of the first round that found it; -1 unknown."""
+        found = UNKNOWN, UNKNOWN
+        for span in self._spans:
+            if span.since_ms > at_ms:
+                break
+            if span.start[at] != found[0]:
+                found = int(span.start[at]), span.since_ms
+        return found
+
     def reached(self, at: int, at_ms: int) -> int:
         """Log start of a partition in the first round that ended at or after an instant.
 
@@ -242,6 +311,8 @@ class Losses:
         """First offset and end of the last losses of each group-partition."""
         self._doubts: dict[tuple[str, str], deque[_Doubt]] = {}
         """By group and topic, oldest first."""
+        self._suspected: dict[tuple[str, str], tuple[int, int]] = {}
+        """By group and topic: how often it seemed to be thrown back, and when it last passed."""
         self._proved_ms: dict[tuple[str, str], int] = {}
         """When a group was last seen to skip messages of a topic."""
 
@@ -278,7 +349,10 @@ class Losses:
 
         A consumer whose next message was deleted goes on at the log start. What it skipped is lost
         when it could not have read so much since its last commit, as fast as it has been seen to
-        read, or is far from the log end: then the log start has caught up with it. When it read
+        read, or is far from the log end: then the log start has caught up with it. So it is when it
+        lies, for the second time, where only one lies that was thrown back. One that was at the log
+        end before and after has read what came, and one below the log start what it has fetched:
+        the speed of a consumer that has nothing more to read says nothing. When it read
         last and when the messages were deleted is known to a round only, so the loss is an upper
         bound. What was deleted while the group held no partitions is lost however fast it reads. A
         commit right at the log start is that of a consumer which has its messages deleted once
@@ -297,84 +371,170 @@ class Losses:
         passed = np.flatnonzero((before >= 0) & (before < newest) & (before < offset))
         if not passed.size:
             return
-        lag = commits.lag
         counted = self._setbacks.counted_until(row)
         committed_ms = commits.commit_ms + skew_ms
         for index in passed[counted[passed] < offset[passed]].tolist():
+            same = row[: index + 1] == row[index]
             # of the instant of the commit it is not known: no higher than soon after it
             start = self.starts.reached(int(at[index]), int(committed_ms[index]))
-            start = int(newest[index]) if start < 0 else start
-            step = int(offset[index] - before[index])
-            passed_to = min(start, int(offset[index]))
-            skipped = passed_to - int(before[index])
-            if skipped <= 0:
-                continue
-            # what was committed while the messages were there was read
-            there_ms = self.starts.there_until_ms(int(at[index]), int(before[index]))
-            if committed_ms[index] < there_ms:
-                continue
-            may_delete = offset[index] == start and not self._was_set_to(
-                at[index], offset[index], committed_ms[index]
-            )
-            # or it had its messages deleted, and went on to do so before the next round
-            may_delete |= bool(offset[index] < start and lag[index] < step)
             window = self._windows.entries(int(row[index]))
-            same = row[: index + 1] == row[index]
-            last_ms = window.commit_ms[-1] + skew_ms if window.commit_ms else UNKNOWN
-            between_ms = last_ms, int(committed_ms[index])
-            vacancy = self._vacancy(int(row[index]), between_ms[1], skew_ms)
-            readable, expected = self._readable(
-                int(row[index]),
-                window,
-                between_ms,
-                vacancy,
-                unread=int(before[index]) if same.sum() == 1 else None,
-                exact_times=exact_times,
-                now_ms=now_ms,
+            found = _Pass(
+                row=int(row[index]),
+                at=int(at[index]),
+                before=int(before[index]),
+                offset=int(offset[index]),
+                lag=int(commits.lag[index]),
+                start=int(newest[index]) if start < 0 else start,
+                window=window,
+                last_ms=window.commit_ms[-1] + skew_ms if window.commit_ms else UNKNOWN,
+                committed_ms=int(committed_ms[index]),
+                late_ms=0 if exact_times else min(_gaps_ms(window), default=_LONG_PATIENCE_MS),
+                alone=bool(same.sum() == 1),
             )
-            if start in offset[:index][same[:index]]:
-                continue  # a consumer has its messages deleted up to a commit of its own
-            # a lag proves nothing while the messages may have been there when they were committed
-            gone_ms = self.starts.gone_since_ms(int(at[index]), int(before[index]))
-            far = last_ms < gone_ms <= committed_ms[index] and 2 * skipped > step
-            far &= lag[index] > _FAR * step
-            # one that reads on what it has fetched goes past the log start at its usual speed
-            far &= step > _LEAP * expected
-            # Of few commits no speed is known: then only who came later cannot have read before,
-            # nor fetched it. And of a poll it is not known what was committed before it.
-            held_ms = self._held_ms(row[[index]])[0]
-            reads_on = self.starts.is_unwatched(int(committed_ms[index])) or (
-                bool(window.commit_ms) and 0 <= held_ms <= last_ms
-            )
-            reads_on |= self.starts.is_young and bool(self._undescribed(row[[index]])[0])
-            speed_known = len(window.commit_ms) > _GAPS or (exact_times and not reads_on)
-            too_far = speed_known and skipped > readable
-            far_before = bool(window.lag) and min(window.lag[-1], lag[index]) > _FAR * step
-            if may_delete and not (too_far and far_before):
-                continue
-            gone = max(
-                self._gone_meanwhile(vacancy, int(at[index]), int(before[index])),
-                self._gone_before(
-                    int(row[index]),
-                    window,
-                    between_ms,
-                    # of a poll the commits since the poll before it are not known
-                    usual=2 if exact_times else 3,
-                )
-                if same.sum() == 1
-                else UNKNOWN,
-            )
-            self._settle(
-                int(row[index]),
-                (
-                    int(before[index]),
-                    passed_to if far or too_far else min(passed_to, gone),
-                    passed_to,
-                ),
-                now_ms,
-                # one that is near the log end cannot have been thrown back to the log start
-                behind=bool(_BEHIND * lag[index] >= step),
-            )
+            # what was committed while the messages were there was read; and a consumer may have
+            # its messages deleted up to a commit of its own
+            there_ms = self.starts.there_until_ms(found.at, found.before)
+            own = found.start in offset[:index][same[:index]]
+            if found.skipped > 0 and found.committed_ms >= there_ms and not own:
+                self._judge(found, now_ms, exact_times=exact_times, skew_ms=skew_ms)
+
+    def _judge(self, found: "_Pass", now_ms: EpochMs, *, exact_times: bool, skew_ms: int) -> None:
+        """Count what was lost of what a commit passed, if that is so."""
+        vacancy = self._vacancy(found.row, found.committed_ms, skew_ms)
+        gone = self._gone_meanwhile(vacancy, found.at, found.before)
+        if vacancy is not None and gone > found.before:
+            # what was deleted right before members came is known later; so may be that they came
+            late_ms = _SEEN_LATE_MS[0 if vacancy.recorded else 1]
+            came_ms = min(vacancy.lasted_until_ms() + late_ms, found.committed_ms)
+            reached = self.starts.reached(found.at, came_ms)
+            gone = max(gone, found.start if reached < 0 else reached)
+        if found.alone:
+            # of a poll the commits since the poll before it are not known
+            gone = max(gone, self._gone_before(found, usual=2 if exact_times else 3))
+        lost_to = min(found.passed_to, gone)
+        steady = vacancy is None and self._keeps_up(found)
+        fetched = found.offset < self.starts.known_before(found.at, found.since_ms)
+        if not steady and not fetched:
+            verdict = self._cannot_have_read(found, vacancy, exact_times=exact_times)
+            if verdict is None:
+                return
+            if verdict or self._is_suspected(found, now_ms, skew_ms):
+                lost_to = found.passed_to
+        # one that is near the log end cannot have been thrown back to the log start
+        behind = _BEHIND * found.lag >= found.step and not steady and not fetched
+        self._settle(found.row, (found.before, lost_to, found.passed_to), now_ms, behind=behind)
+
+    def _cannot_have_read(
+        self, found: "_Pass", vacancy: Vacancy | None, *, exact_times: bool
+    ) -> bool | None:
+        """Is it further than it can have read? None: it has its messages deleted once read."""
+        window, step, skipped = found.window, found.step, found.skipped
+        may_delete = found.offset == found.start and not self._was_set_to(
+            found.at, found.offset, found.committed_ms
+        )
+        # or it had its messages deleted, and went on to do so before the next round
+        read_on = found.before >= self.starts.known_before(found.at, found.since_ms)
+        may_delete |= found.offset < found.start and found.lag < step and read_on
+        readable, expected = self._readable(found, vacancy, exact_times=exact_times)
+        # a lag proves nothing while the messages may have been there when they were committed
+        gone_ms = self.starts.gone_since_ms(found.at, found.before)
+        far = found.last_ms < gone_ms <= found.committed_ms and 2 * skipped > step
+        far &= found.lag > _FAR * step
+        # one that reads on what it has fetched goes past the log start at its usual speed
+        far &= step > _LEAP * expected
+        # Of few commits no speed is known: then only who came later cannot have read before,
+        # nor fetched it. And of a poll it is not known what was committed before it.
+        held_ms = self._held_ms(np.array([found.row]))[0]
+        reads_on = self.starts.is_unwatched(found.committed_ms) or (
+            bool(window.commit_ms) and 0 <= held_ms <= found.last_ms
+        )
+        reads_on |= self.starts.is_young and bool(self._undescribed(np.array([found.row]))[0])
+        many = len(window.commit_ms) > _GAPS
+        far &= many or not reads_on
+        # nor of one that had nothing more to read: it may be much faster
+        absent = vacancy is not None or self._was_silent(found)
+        measured = many and (absent or _was_behind(window))
+        too_far = (measured or (exact_times and not reads_on)) and skipped > readable
+        far_before = bool(window.lag) and min(window.lag[-1], found.lag) > _FAR * step
+        if may_delete and not (too_far and far_before):
+            return None
+        return far or too_far
+
+    def _keeps_up(self, found: "_Pass") -> bool:
+        """Was it near the log end before and after, and committed as usual in between?
+
+        Then it read what came meanwhile, however much that was at once, and however soon it was
+        deleted: one that is thrown back to the log start is far from the log end.
+        """
+        window = found.window
+        if not window.lag or not found.alone or self._was_silent(found):
+            return False
+        step = max(np.diff(window.offset).tolist(), default=found.step)
+        before = window.offset[-1], window.lag[-1], found.last_ms
+        after = found.offset, found.lag, found.committed_ms
+        return all(self._is_near_end(found, *each, step=step) for each in (before, after))
+
+    def _is_near_end(self, found: "_Pass", offset: int, lag: int, at_ms: int, *, step: int) -> bool:
+        """Was a commit no further from the log end than a step, and nearer to it than to the start?
+
+        Between two rounds a log end is a guess: a burst that came after the commit counts as lag.
+        """
+        start = self.starts.known_before(found.at, at_ms)
+        near = 0 <= lag <= step and start >= 0 and 2 * lag <= offset + lag - start
+        known_end = int(self._history.before(at_ms - found.late_ms)[found.at])
+        return near or 0 <= known_end <= offset
+
+    def _was_silent(self, found: "_Pass") -> bool:
+        """Was the time before this commit several times as long as the longest one before?"""
+        gaps_ms = _gaps_ms(found.window)
+        there_ms = self._seen_ms(found.row, found.last_ms, found.committed_ms)
+        return len(gaps_ms) >= _GAPS and there_ms > max(_HUNG_MS, _HUNG * max(gaps_ms))
+
+    def _is_suspected(self, found: "_Pass", now_ms: EpochMs, skew_ms: int) -> bool:
+        """Has its group been thrown back to the log start for the second time, as it seems?
+
+        Once may be chance. A reader that passes a log start as it reads speaks against it.
+        """
+        if not _reads_evenly(found.window):
+            return False
+        key = self._table.identity(found.row)[:2]
+        times, seen_ms = self._suspected.get(key, (0, now_ms))
+        times = times if now_ms - seen_ms < _DOUBTED_MS else 0
+        share = self._share_of_even(found)
+        thrown = share <= _THROWN_SHARE or self._has_leapt(found, skew_ms)
+        if not thrown and not share >= 1:  # it is not known, or in between
+            return False
+        times = times + 1 if thrown else max(times - 1, 0)
+        _put(self._suspected, key, (times, now_ms))
+        return times >= _THROWN_BACK
+
+    def _share_of_even(self, found: "_Pass") -> float:
+        """How far it is beyond the newest log start, as a share of what it reads since then.
+
+        It would be 1 at least if it read evenly between its two commits: at the last deletion it
+        was at that log start, or further. Not a number when that cannot be said.
+        """
+        start, since_ms = self.starts.last_before(found.at, found.committed_ms)
+        took_ms, since_then_ms = found.committed_ms - found.last_ms, found.committed_ms - since_ms
+        if not 0 <= found.last_ms < since_ms or not found.before < start <= found.offset:
+            return np.nan
+        if since_then_ms < min(max(_EVEN_MS[0], took_ms // 4), _EVEN_MS[1]):
+            return np.nan
+        return (found.offset - start) * took_ms / (found.step * since_then_ms)
+
+    def _has_leapt(self, found: "_Pass", skew_ms: int) -> bool:
+        """Was it much faster over this log start than over times without one?"""
+        offset = np.array(found.window.offset, np.int64)
+        starts = np.array(
+            [self.starts.reached(found.at, each + skew_ms) for each in found.window.commit_ms[1:]],
+            np.int64,
+        )
+        took_ms = np.maximum(np.diff(found.window.commit_ms), 1)
+        read = (np.diff(offset) / took_ms)[(starts >= 0) & (starts <= offset[:-1])]
+        if read.size < _GAPS or not found.before < found.start <= found.offset:
+            return False
+        usual = float(np.median(read)) * (found.committed_ms - found.last_ms)
+        return found.step > _LEAP * usual
 
     def count(self, now_ms: EpochMs, *, skew_ms: int) -> None:
         """Rows whose next message was deleted before this round began: what was deleted is lost.
@@ -402,6 +562,8 @@ class Losses:
         floor = self.starts.known_at(self._table.at[rows], known_ms)
         counted = np.maximum(self._setbacks.counted_until(rows), committed)
         lost = (floor > counted) & ~self._is_remainder(rows)
+        if self.starts.is_young:
+            lost &= ~self._undescribed(rows)  # their members are not known yet
         held, never_held = self._held_ms(rows) >= 0, self._never_held(rows)
         for index in np.flatnonzero(lost).tolist():
             row, end = int(rows[index]), int(floor[index])
@@ -417,33 +579,21 @@ class Losses:
             self._lose(row, int(counted[index]), end, now_ms, exact=unread or not held[index])
 
     def _readable(
-        self,
-        row: int,
-        window: Entries,
-        between_ms: tuple[int, int],
-        vacancy: Vacancy | None,
-        *,
-        unread: int | None,
-        exact_times: bool,
-        now_ms: int,
+        self, found: "_Pass", vacancy: Vacancy | None, *, exact_times: bool
     ) -> tuple[float, float]:
-        """Messages that a group can have read between two commits; and as usual.
-
-        `between_ms`: both on lagwatch's clock, -1 for none. `unread`: the offset of the first of
-        them; None if there were other commits since.
-        """
-        last_ms, committed_ms = between_ms
-        at = int(self._table.at[row])
+        """Messages that a group can have read between two commits; and as usual."""
+        row, at, window = found.row, found.at, found.window
+        last_ms, committed_ms = between_ms = found.last_ms, found.committed_ms
         skew_ms = last_ms - window.commit_ms[-1] if window.commit_ms else 0
         took_ms = committed_ms - last_ms if window.commit_ms else 0
-        if exact_times and unread is not None and not self.starts.gap_ms(*between_ms):
+        if exact_times and found.alone and not self.starts.gap_ms(*between_ms):
             waited_ms, reason = self._history.waited(
-                np.array([at]), np.array([unread]), np.array([committed_ms])
+                np.array([at]), np.array([found.before]), np.array([committed_ms])
             )
             waited_ms[reason == TimeLagReason.CAUGHT_UP] = 0
             took_ms = _reading_ms(window, took_ms, waited_ms=int(waited_ms[0]))
         took_ms = max(self._there_ms(row, between_ms, took_ms, vacancy), 0)
-        usual, fastest = self._speeds(row, at, window, now_ms=now_ms, skew_ms=skew_ms)
+        usual, fastest = self._speeds(row, at, window, skew_ms=skew_ms)
         speed = _PLAUSIBLE * fastest
         away_ms = self._away_ms(row, window, committed_ms, skew_ms)
         since_ms = last_ms if exact_times else None
@@ -506,15 +656,14 @@ class Losses:
         absent = last_ms >= 0 and there_ms < committed_ms - last_ms
         return min(took_ms, 2 * there_ms) if absent else took_ms
 
-    def _gone_before(
-        self, row: int, window: Entries, between_ms: tuple[int, int], *, usual: int
-    ) -> int:
+    def _gone_before(self, found: "_Pass", *, usual: int) -> int:
         """Log start when a group began to read that was long silent after an outage; -1.
 
         Had it read at once what producers kept, it would have committed as usual: it joined again,
         and began to read so many of the longest pauses between two commits before this one.
         """
-        last_ms, committed_ms = between_ms
+        row, window = found.row, found.window
+        last_ms, committed_ms = found.last_ms, found.committed_ms
         at_ms = np.array(window.commit_ms, np.int64)
         at_ms += last_ms - at_ms[-1:]  # on lagwatch's clock
         # a commit of before an outage may be polled after it only: the outage is no pause
@@ -528,30 +677,29 @@ class Losses:
         began_ms = np.array([committed_ms - usual * max(gaps_ms)])
         return int(self.starts.known_at(self._table.at[[row]], began_ms)[0])
 
-    def _speeds(
-        self, row: int, at: int, window: Entries, *, now_ms: int, skew_ms: int
-    ) -> tuple[float, float]:
+    def _speeds(self, row: int, at: int, window: Entries, *, skew_ms: int) -> tuple[float, float]:
         """Messages read per millisecond between commits of a window: second fastest, fastest.
 
         The second is the usual one: the fastest may be of a leap. Of a step that skipped what is
         counted as lost, or passed a log start, only what is beyond it: a consumer that has skipped
         messages before would else seem fast enough to have read what it skips now. Where nearly
-        every step passes a log start, it may be reading there: then those count whole, unless its
-        group was seen to skip messages of the topic lately.
+        every step passes a log start, it may be reading there: then those count whole. So do steps
+        below the log start: it reads what it has fetched.
         """
         offset = np.array(window.offset, np.int64)
         before, after = offset[:-1], offset[1:]
-        committed_ms = [each + skew_ms for each in window.commit_ms[1:]]
+        committed_ms = [each + skew_ms for each in window.commit_ms]
         start = np.array(
             [
                 self.starts.reached(at, each) if self.starts.was_watched(each) else UNKNOWN
-                for each in committed_ms
+                for each in committed_ms[1:]
             ],
             np.int64,
         )
-        lately = self._skips_lately(self._table.identity(row)[:2], now_ms)
-        if (start <= before).sum() >= _UNBIASED or lately:
-            before = np.maximum(before, np.minimum(start, after))
+        known = [self.starts.known_before(at, each) for each in committed_ms[:-1]]
+        clean = (start <= before) | (after < np.array(known, np.int64))
+        if clean.sum() >= _UNBIASED:
+            before = np.where(clean, before, np.maximum(before, np.minimum(start, after)))
         counted = self._counted(row)
         for first, end in self._skipped.get(self._table.identity(row), ()):
             if end <= counted:  # else it is of a topic that was deleted and made anew
@@ -671,6 +819,18 @@ def _put(found: dict[Key, Value], key: Key, value: Value) -> None:
 
 def _gaps_ms(window: Entries) -> list[int]:
     return [b - a for a, b in pairwise(window.commit_ms)]
+
+
+def _was_behind(window: Entries) -> bool:
+    """Did several steps of a window end further from the log end than they were long?"""
+    steps = np.diff(np.array(window.offset, np.int64))
+    return int((np.array(window.lag[1:], np.int64) > steps).sum()) >= _GAPS
+
+
+def _reads_evenly(window: Entries) -> bool:
+    """Is no step of a window much slower or faster than the others?"""
+    speeds = np.diff(np.array(window.offset, np.int64)) / np.maximum(_gaps_ms(window), 1)
+    return speeds.size >= _UNBIASED and 0 < speeds.max() <= _EVENLY * speeds.min()
 
 
 def _reading_ms(window: Entries, took_ms: int, *, waited_ms: int) -> int:
