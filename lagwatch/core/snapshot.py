@@ -343,6 +343,15 @@ class ClusterSnapshot:
         at_most = bound is not None and bool((bound[window] > 0).any())
         return int(self.around.facts.lost_shown(window).sum()), at_most
 
+    def more_is_lost(self, number: int) -> bool:
+        """Was more deleted unread, of partitions with a loss that is shown, than is counted yet?"""
+        rows = self.group.rows_of(number)
+        lost, shown = self.around.facts.lost, self.shows_loss(rows)
+        if lost is None:
+            return False
+        deleted = self.below_log_start(rows)[shown]
+        return bool((deleted > lost[self.rows.window[rows][shown]]).any())
+
     def below_log_start(self, rows: slice | list[int] | NDArray[np.intp]) -> Int64:
         """How many messages of each row's lag lie below the log start: they were deleted."""
         columns = self.rows

@@ -20,6 +20,7 @@ from lagwatch.ports.reports import (
     Topics,
 )
 from lagwatch.query import SnapshotQueries
+from lagwatch_api.v1.fleet import lost
 
 START_MS = 1_800_000_000_000
 ROUND_MS = 5_000
@@ -180,6 +181,22 @@ def test_messages_deleted_before_they_were_read_are_lost(rounds: Rounds) -> None
         rounds.round(25, 40)
 
     assert rounds.lost() == 15
+
+
+def test_what_was_lost_is_a_lower_bound_while_more_is_deleted_than_is_counted(
+    rounds: Rounds,
+) -> None:
+    """A deletion is counted a round after it."""
+    rounds.release()
+    found = []
+    for log_start in (20, 20, 20, 20, 30, 30, 30, 30, 30):
+        rounds.round(log_start, 40)
+        shown = lost(rounds.monitor.judge(EpochMs(rounds.now_ms)), "g")
+        found.append((shown["lost"], shown["lost_is"]))
+
+    assert (10, "exact") in found
+    assert (10, "lower_bound") in found
+    assert found[-1] == (20, "exact")
 
 
 def test_a_member_that_deletes_what_it_has_read_before_it_commits_loses_nothing(

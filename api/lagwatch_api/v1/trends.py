@@ -100,7 +100,7 @@ class Trends(TypedDict):
     ]
     lost_is: Annotated[
         Mapping[str, str],
-        Field(description="exact | upper_bound: what that number is, of groups with a loss"),
+        Field(description="exact, upper_bound or lower_bound: what that is, of groups with a loss"),
     ]
 
 
