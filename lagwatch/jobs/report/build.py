@@ -149,8 +149,12 @@ class _Builder:
 
     def build(self, now_ms: int, aside: Mapping[str, str]) -> Report:
         day = self._day
-        rounds, events, partitions = self._rounds, self._events, self._partition_buckets
-        with _kept(self._group_buckets()) as buckets, _parts_at_once() as pool:
+        rounds, partitions = self._rounds, self._partition_buckets
+        with (
+            _kept(self._group_buckets()) as buckets,
+            _kept(self._events) as events,
+            _parts_at_once() as pool,
+        ):
             of_groups = self._groups(buckets)  # the first part computes what others read as well
             advice = pool.submit(self._advice, partitions, rounds)
             retention_risks = pool.submit(self._retention, events)
