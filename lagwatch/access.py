@@ -26,6 +26,7 @@ _HOST: Final = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::[0-9]*)?")
 """Name or address of a `Host` header, and maybe a port."""
 """Known answers about `Host` headers; a client may send any number of different ones."""
 _COOKIE: Final = COOKIE.encode()
+_SENT_ONCE: Final = frozenset({b"host", b"authorization", b"origin", b"sec-fetch-site"})
 
 _log = structlog.get_logger(__name__)
 _audit = structlog.get_logger(AUDIT)
@@ -51,6 +52,10 @@ class AccessControl:
     @property
     def takes_tokens(self) -> bool:
         return self._tokens is not None
+
+    @property
+    def sent_once(self) -> frozenset[bytes]:
+        return _SENT_ONCE if self._proxy is None else _SENT_ONCE | {self._proxy.header}
 
     def caller(self, headers: Mapping[bytes, bytes], peer: str) -> Caller:
         """The caller; a wrong token is refused, even beside a valid cookie or proxy header."""
@@ -148,14 +153,14 @@ class _Proxy:
 
     def __init__(self, settings: ProxySettings) -> None:
         self._networks = tuple(map(ip_network, settings.addresses))
-        self._header = settings.user_header.lower().encode()
+        self.header = settings.user_header.lower().encode()
         self._scope = _scope(settings.scope)
         self._scopes: Mapping[str, Scope] = dict.fromkeys(
             settings.operators, Scope.OPERATE
         ) | dict.fromkeys(settings.admins, Scope.ADMIN)
 
     def caller(self, headers: Mapping[bytes, bytes], peer: str) -> Caller:
-        user = headers.get(self._header, b"").decode("utf-8", "replace").strip()
+        user = headers.get(self.header, b"").decode("utf-8", "replace").strip()
         if not user or not self._trusts(peer):
             return NOBODY
         return Caller(name=user, scope=max(self._scope, self._scopes.get(user, Scope.NONE)))

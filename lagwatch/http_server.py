@@ -11,7 +11,7 @@ import resource
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import structlog
@@ -37,8 +37,13 @@ ASGIApp = Callable[
 MAX_URL_BYTES: Final = 8 * 1024
 MAX_HEAD_BYTES: Final = 32 * 1024
 """Of the request line and all headers."""
+MAX_REQUEST_BYTES: Final = 512 * 1024
+"""Of all of a request as it is sent: chunks of one byte make the longest body six times as long."""
 _HANDSHAKE_WITHIN_S: Final = 10.0
 _LOOK_EVERY_S: Final = 1.0
+_LOOK_EVERY_WHEN_FULL_S: Final = 0.25
+_REQUEST_WITHIN_WHEN_FULL_S: Final = 0.5
+"""While others wait for a connection: probes must come through before they time out."""
 _TICK_S: Final = 1.0
 _ANSWERED_WITHIN_S: Final = 0.5
 """Answers under way get so long when the server stops."""
@@ -110,7 +115,8 @@ class HttpServer:
 
     async def _look(self) -> None:
         while True:
-            await self._clock.sleep(_LOOK_EVERY_S)
+            full = self._uvicorn.is_full
+            await self._clock.sleep(_LOOK_EVERY_WHEN_FULL_S if full else _LOOK_EVERY_S)
             self._uvicorn.close_slow()
             if self._certificate is not None:
                 self._certificate.renew()
@@ -189,16 +195,24 @@ class _Uvicorn(uvicorn.Server):
         for connection in tuple(self.server_state.connections):
             connection.transport.close()
 
+    @property
+    def is_full(self) -> bool:
+        """True if there is no room for another connection."""
+        return len(self.server_state.connections) + len(self._opening) >= self._most
+
     def close_slow(self) -> None:
         """Close connections whose clients send or take nothing; room goes to those who wait."""
-        now_s = asyncio.get_running_loop().time()
+        now_s, timeouts = asyncio.get_running_loop().time(), self._timeouts
+        if self.is_full:
+            within_s = min(timeouts.request_s, _REQUEST_WITHIN_WHEN_FULL_S)
+            timeouts = replace(timeouts, request_s=within_s)
         for connection in tuple(self.server_state.connections):
-            if isinstance(connection, _Protocol) and connection.is_slow(now_s, self._timeouts):
+            if isinstance(connection, _Protocol) and connection.is_slow(now_s, timeouts):
                 connection.transport.abort()
         self._accept_if_room()
 
     def _accept_if_room(self) -> None:
-        full = len(self.server_state.connections) + len(self._opening) >= self._most
+        full = self.is_full
         if full and self._accepts:
             self._pause("full")
         elif not full and not self._accepts and not self.should_exit:
@@ -265,7 +279,7 @@ class _Protocol(HttpToolsProtocol):
         self._since_s = 0.0
         """When the first byte of a still incomplete request arrived; 0 = no such request."""
         self._head_bytes = 0
-        """Bytes received since the last complete request: an upper bound of the next one's head."""
+        """Bytes received since the last complete request: an upper bound of the next one's size."""
         self._in_head = True
         self._refused = False
         self._left: tuple[int, float] = (0, 0.0)
@@ -288,11 +302,17 @@ class _Protocol(HttpToolsProtocol):
         super().data_received(data)
         if self._head_bytes > MAX_HEAD_BYTES and self._in_head:
             self._refuse(431, "the headers are too large")
+        elif self._head_bytes > MAX_REQUEST_BYTES:
+            self._refuse(413, "the request is too large")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._since_s = self._since_s or self.loop.time()
         self._in_head = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # what comes behind a body is of no use to anyone here
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head = False

@@ -1,6 +1,7 @@
 """Checks before any route: `Host`, origin, body, and the scope of the sender."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
@@ -36,7 +37,11 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: Headers = dict(scope["headers"])
         try:
+            if len(headers) < len(scope["headers"]):
+                self._check_once(scope["headers"])
             host = headers.get(b"host")
+            if host is None and scope.get("http_version") != "1.0":
+                raise _RefusedError(400, "a request needs a header Host")
             if host is not None and not self._access.is_host(host):
                 raise _not_ours(host)
             known = partial(self._access.caller, headers, _peer(scope))
@@ -72,6 +77,13 @@ class Gate:
             raise
         finally:
             self._access.note(caller, _peer(scope), method, path, status)
+
+    def _check_once(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        """Refuse two headers of which different servers may believe different ones."""
+        seen = Counter(name for name, _ in headers)
+        for name in self._access.sent_once:
+            if seen[name] > 1:
+                raise _RefusedError(400, f"there are {seen[name]} headers {name.decode()}")
 
     def _check_right(self, scope: Scope, caller: Caller) -> None:
         needed = self._needed(scope["method"], scope["path"])

@@ -119,10 +119,10 @@ class _Ops:
             for health in self._queries.health()
             if asked in (None, health.cluster)
         }
-        if asked is not None and not clusters:
+        readable = may(request, Right.READ)
+        if asked is not None and not clusters and readable:  # strangers learn no names
             raise NotFoundError(kind="cluster", name=asked)
         ready = any(cluster["ready"] for cluster in clusters.values())
-        readable = may(request, Right.READ)
         readiness: Readiness = {"ready": ready, "clusters": clusters if readable else {}}
         return json_answer(readiness, 200 if ready else 503)
 

@@ -2,11 +2,13 @@
 
 import asyncio
 import gzip
+import re
 from typing import Final
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+_ZERO: Final = re.compile(rb"q=0(\.0*)?")
 _SMALLEST_BYTES: Final = 1024
 _THREAD_FROM_BYTES: Final = 64 * 1024
 """Larger bodies are compressed in a thread, so that no other request waits."""
@@ -27,10 +29,19 @@ class Shape:
         if scope["method"] == "HEAD":
             scope, send = {**scope, "method": "GET"}, _without_body(send)
         for name, value in scope["headers"]:
-            if name == b"accept-encoding" and b"gzip" in value:
+            if name == b"accept-encoding" and b"gzip" in value and _takes_gzip(value):
                 send = _Compressed(send)
                 break
         return await self._app(scope, receive, send)
+
+
+def _takes_gzip(accepted: bytes) -> bool:
+    """False for `gzip;q=0`, which says that it is not wanted."""
+    for offer in accepted.lower().split(b","):
+        coding, *parameters = (part.strip() for part in offer.split(b";"))
+        if coding == b"gzip":
+            return not any(_ZERO.fullmatch(parameter) for parameter in parameters)
+    return False
 
 
 def _without_body(send: Send) -> Send:

@@ -54,6 +54,11 @@ class Access(Protocol):
         """True if `/metrics` needs no scope."""
         ...
 
+    @property
+    def sent_once(self) -> frozenset[bytes]:
+        """Headers, in lower case, of which a request has one at most: they say who may do what."""
+        ...
+
     def is_host(self, host: bytes) -> bool:
         """True if a `Host` header names this server."""
         ...
