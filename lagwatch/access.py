@@ -22,11 +22,12 @@ from lagwatch.ports.access import COOKIE, EVERYBODY, NOBODY, Caller, Scope
 
 _LOOK_EVERY_S: Final = 1.0
 _MOST_HOSTS: Final = 1000
+"""Known answers about `Host` headers; a client may send any number of different ones."""
 _HOST: Final = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::[0-9]*)?")
 """Name or address of a `Host` header, and maybe a port."""
-"""Known answers about `Host` headers; a client may send any number of different ones."""
 _COOKIE: Final = COOKIE.encode()
 _SENT_ONCE: Final = frozenset({b"host", b"authorization", b"origin", b"sec-fetch-site"})
+"""Headers that decide who may do what: of two, a proxy may believe the other one."""
 
 _log = structlog.get_logger(__name__)
 _audit = structlog.get_logger(AUDIT)

@@ -20,7 +20,7 @@ def json_answer(
 
 def rendered(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """JSON that `to_json` made earlier."""
-    return Response(body, status, {**_NOSNIFF, **(headers or {})}, JSON)
+    return Response(body, status, headers, JSON)
 
 
 def text_answer(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

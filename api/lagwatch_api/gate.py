@@ -39,11 +39,7 @@ class Gate:
         try:
             if len(headers) < len(scope["headers"]):
                 self._check_once(scope["headers"])
-            host = headers.get(b"host")
-            if host is None and scope.get("http_version") != "1.0":
-                raise _RefusedError(400, "a request needs a header Host")
-            if host is not None and not self._access.is_host(host):
-                raise _not_ours(host)
+            self._check_host(headers.get(b"host"), scope.get("http_version", ""))
             known = partial(self._access.caller, headers, _peer(scope))
             caller = scope[_CALLER] = known()
             scope[_NOW] = known
@@ -84,6 +80,14 @@ class Gate:
         for name in self._access.sent_once:
             if seen[name] > 1:
                 raise _RefusedError(400, f"there are {seen[name]} headers {name.decode()}")
+
+    def _check_host(self, host: bytes | None, http_version: str) -> None:
+        if host is None:
+            # HTTP/1.0 has no such header: HAProxy's checks send none
+            if http_version != "1.0":
+                raise _RefusedError(400, "a request needs a header Host")
+        elif not self._access.is_host(host):
+            raise _not_ours(host)
 
     def _check_right(self, scope: Scope, caller: Caller) -> None:
         needed = self._needed(scope["method"], scope["path"])

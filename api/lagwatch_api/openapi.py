@@ -27,6 +27,7 @@ _RESPONSE_CLASSES: Final[dict[str, type[Response]]] = {
 
 
 _REFUSALS: Final = {
+    400: "there is no `Host`, or two of a header that says who asks",
     401: "a token is needed",
     403: "the scope of the token is too small",
     421: "`Host` is not a name of this server",

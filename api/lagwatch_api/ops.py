@@ -91,7 +91,7 @@ def endpoints(deps: Deps) -> Iterator[Endpoint]:
             404: Answer(description="the cluster is not known", model=schemas.Envelope),
             503: Answer(description="no", model=Readiness),
         },
-        query={"cluster": "only this one"},
+        query={"cluster": "only this one; ignored for callers without the scope `read`"},
     )
     yield _probe("/burrow/admin", ops.admin, "GOOD", {200: Answer(description="GOOD")})
     yield _probe(
@@ -113,14 +113,15 @@ class _Ops:
 
     async def readyz(self, request: Request) -> Response:
         """One cluster out of reach must not take the others' answers out of service."""
-        asked = request.query_params.get("cluster")
+        readable = may(request, Right.READ)
+        # strangers learn no names: neither which are known, nor which of them are ready
+        asked = request.query_params.get("cluster") if readable else None
         clusters = {
             health.cluster: _readiness(health)
             for health in self._queries.health()
             if asked in (None, health.cluster)
         }
-        readable = may(request, Right.READ)
-        if asked is not None and not clusters and readable:  # strangers learn no names
+        if asked is not None and not clusters:
             raise NotFoundError(kind="cluster", name=asked)
         ready = any(cluster["ready"] for cluster in clusters.values())
         readiness: Readiness = {"ready": ready, "clusters": clusters if readable else {}}

@@ -1,4 +1,4 @@
-"""HEAD and gzip for every route, whatever answers it."""
+"""HEAD, gzip and `nosniff` for every route, whatever answers it."""
 
 import asyncio
 import gzip
@@ -8,7 +8,9 @@ from typing import Final
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+_NOSNIFF: Final = (b"x-content-type-options", b"nosniff")
 _ZERO: Final = re.compile(rb"q=0(\.0*)?")
+"""A weight that refuses a coding (RFC 9110, section 12.4.2)."""
 _SMALLEST_BYTES: Final = 1024
 _THREAD_FROM_BYTES: Final = 64 * 1024
 """Larger bodies are compressed in a thread, so that no other request waits."""
@@ -18,7 +20,10 @@ _STREAM: Final = "text/event-stream"
 
 
 class Shape:
-    """Answers HEAD with the headers of GET, and compresses texts for clients that accept it."""
+    """Answers HEAD with the headers of GET, and compresses texts for clients that accept it.
+
+    Every answer says that browsers must not take it for anything but its `Content-Type`.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -26,13 +31,25 @@ class Shape:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
+        send = _not_sniffed(send)
         if scope["method"] == "HEAD":
             scope, send = {**scope, "method": "GET"}, _without_body(send)
         for name, value in scope["headers"]:
-            if name == b"accept-encoding" and b"gzip" in value and _takes_gzip(value):
+            if name == b"accept-encoding" and _takes_gzip(value):
                 send = _Compressed(send)
                 break
         return await self._app(scope, receive, send)
+
+
+def _not_sniffed(send: Send) -> Send:
+    async def marked(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = message["headers"]
+            if all(name != _NOSNIFF[0] for name, _ in headers):
+                message = {**message, "headers": [*headers, _NOSNIFF]}
+        await send(message)
+
+    return marked
 
 
 def _takes_gzip(accepted: bytes) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 import http.client
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -48,15 +48,20 @@ def ask(
     scheme: str = "http",
     receive: Receive | None = None,
     crashes: bool = False,
+    also: Sequence[tuple[str, str]] = (),
+    http_version: str = "1.1",
 ) -> Answered:
     """Ask the application itself, with the scope that a server would make of `target`.
 
-    `headers` replace those that are sent otherwise. With `crashes` it must raise after its answer;
+    `headers` replace those that are sent otherwise, of which "" as `host` leaves it out; `also` are
+    sent beside them. With `crashes` it must raise after its answer;
     a server would log that.
     """
     path, _, query = target.partition("?")
     raw = path.encode("latin-1")
     sent = {"host": "test", "content-length": str(len(body)), **headers}
+    if not sent["host"]:
+        del sent["host"]
 
     async def whole() -> dict[str, Any]:
         return {"type": "http.request", "body": body, "more_body": False}
@@ -64,14 +69,14 @@ def ask(
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
-        "http_version": "1.1",
+        "http_version": http_version,
         "method": method,
         "scheme": scheme,
         "path": unquote(path),
         "raw_path": raw,
         "query_string": query.encode("latin-1"),
         "root_path": "",
-        "headers": [(name.encode(), value.encode()) for name, value in sent.items()],
+        "headers": [(name.encode(), value.encode()) for name, value in [*sent.items(), *also]],
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 2),
     }

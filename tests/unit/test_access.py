@@ -143,6 +143,12 @@ class TestProxy:
 
         assert caller.name == "reader"
 
+    def test_its_header_is_among_those_that_are_sent_once(self, file) -> None:
+        alone, behind = control(tokens_file=file), control(proxy=self.PROXY)
+
+        assert {b"host", b"authorization", b"origin"} <= alone.sent_once
+        assert behind.sent_once - alone.sent_once == {b"x-user"}
+
 
 @pytest.mark.parametrize(
     ("host", "ours"),

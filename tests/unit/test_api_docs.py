@@ -115,7 +115,7 @@ def test_answers_are_documented_with_their_types(app: FastAPI) -> None:
     status = paths["/v3/kafka/{cluster}/consumer/{group}/status"]["get"]["responses"]
     level = paths["/v3/admin/loglevel"]["post"]
 
-    assert set(status) == {"200", "401", "403", "404", "421"}
+    assert set(status) == {"200", "400", "401", "403", "404", "421"}
     assert _media_types(paths["/burrow/admin"]) == ["text/plain"]
     assert _media_types(paths["/docs"]) == ["text/html"]
     refused = {"401", "403", "413", "415", "421"}

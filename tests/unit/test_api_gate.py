@@ -1,7 +1,7 @@
 """What the HTTP layer refuses before any route sees it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lagwatch.ports.access import COOKIE, EVERYBODY, NOBODY, Caller, Scope
+from lagwatch.ports.queries import ClusterHealth
 from lagwatch_api import create_app
 from lagwatch_api.gate import MAX_BODY_BYTES
 from tests.support.api_doubles import (
@@ -38,6 +39,7 @@ class GivenAccess:
     """Whoever sends the header `x-who` is that one; the host is `test`."""
 
     takes_tokens = True
+    sent_once = frozenset({b"host", b"authorization", b"origin", b"x-user"})
 
     def __init__(self, *, guarded: bool = True, open_metrics: bool = False) -> None:
         self._guarded = guarded
@@ -61,10 +63,14 @@ class GivenAccess:
         self.noted.append((caller.name, method, path, status))
 
 
-def app(access: GivenAccess, commands: RecordingCommands | None = None) -> FastAPI:
+def app(
+    access: GivenAccess,
+    commands: RecordingCommands | None = None,
+    health: Sequence[ClusterHealth] = (),
+) -> FastAPI:
     queries = GivenQueries(
         {"c1": GivenCluster(verdicts={"billing": group_verdict()})},
-        [cluster_health("c1", ready=True)],
+        health or [cluster_health("c1", ready=True)],
     )
     return create_app(
         queries,
@@ -133,6 +139,18 @@ def test_probes_tell_strangers_nothing_but_the_answer() -> None:
     assert list(reader.json["clusters"]) == ["c1"]
 
 
+@pytest.mark.parametrize("cluster", ["c1", "c2", "unknown"])
+def test_strangers_cannot_tell_known_clusters_from_unknown_ones(cluster) -> None:
+    health = [cluster_health("c1", ready=True), cluster_health("c2", ready=False)]
+    gate = app(GivenAccess(), health=health)
+
+    stranger = ask(gate, f"/readyz?cluster={cluster}")
+    reader = ask(gate, f"/readyz?cluster={cluster}", headers={"x-who": "reader"})
+
+    assert (stranger.status, stranger.json) == (200, {"ready": True, "clusters": {}})
+    assert reader.status == {"c1": 200, "c2": 503, "unknown": 404}[cluster]
+
+
 def test_metrics_can_be_open() -> None:
     assert ask(app(GivenAccess(open_metrics=True)), "/metrics").status == 404  # has no exporter
     assert ask(app(GivenAccess()), "/metrics").status == 401
@@ -145,6 +163,35 @@ def test_a_foreign_name_of_the_server_is_refused(path, method) -> None:
 
     assert answered.status == 421
     assert "'evil.example' is not a name of this server" in answered.json["message"]
+
+
+def test_only_http_1_0_may_leave_out_the_host() -> None:
+    gate = app(GivenAccess(guarded=False))
+
+    newer = ask(gate, "/healthz", headers={"host": ""})
+    older = ask(gate, "/healthz", headers={"host": ""}, http_version="1.0")
+
+    assert (newer.status, newer.json["message"]) == (400, "a request needs a header Host")
+    assert older.status == 200
+
+
+@pytest.mark.parametrize("name", ["host", "authorization", "origin", "x-user"])
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_two_headers_that_say_who_may_do_what_are_refused(method, name) -> None:
+    commands = RecordingCommands()
+    gate = app(GivenAccess(guarded=False), commands)
+    first = {"host": "test", "origin": "http://test"}.get(name, "x")
+
+    answered = ask(gate, _GROUP, method, headers={name: first}, also=[(name, first)])
+
+    assert (answered.status, answered.json["message"]) == (400, f"there are 2 headers {name}")
+    assert commands.forgotten == []
+
+
+def test_two_headers_that_say_nothing_of_rights_are_taken() -> None:
+    gate = app(GivenAccess(guarded=False))
+
+    assert ask(gate, "/healthz", also=[("accept", "a/b"), ("accept", "c/d")]).status == 200
 
 
 @pytest.mark.parametrize(
@@ -330,6 +377,39 @@ def test_large_texts_are_compressed_for_who_accepts_that(path) -> None:
     assert packed.headers["vary"] == "Accept-Encoding"
     assert packed.headers.get("etag") == plain.headers.get("etag")
     assert len(packed.body) == int(packed.headers["content-length"]) < len(plain.body) // 2
+
+
+@pytest.mark.parametrize(
+    ("accepted", "packed"),
+    [
+        ("gzip", True),
+        ("br;q=1, GZIP ; q=0.5", True),
+        ("gzip;q=0.001", True),
+        ("gzip;q=0", False),
+        ("br, gzip; q=0.000", False),
+        ("gzip;Q=0", False),
+        ("x-gzipped", False),
+        ("identity", False),
+    ],
+)
+def test_who_does_not_want_gzip_gets_none(accepted, packed) -> None:
+    gate = app(GivenAccess(guarded=False))
+
+    answered = ask(gate, "/openapi.json", headers={"accept-encoding": accepted})
+
+    assert ("content-encoding" in answered.headers) is packed
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/ui/main.js", "/docs", "/healthz", "/v3/kafka", _GROUP, "/api/v1/session", "/nothing"],
+)
+def test_browsers_are_kept_from_guessing_what_an_answer_is(path) -> None:
+    gate = app(GivenAccess(guarded=False))
+
+    answered = ask(gate, path)
+
+    assert answered.headers["x-content-type-options"] == "nosniff"
 
 
 def test_small_answers_are_not_compressed() -> None:
