@@ -302,8 +302,8 @@ class _Protocol(HttpToolsProtocol):
         super().data_received(data)
         if self._head_bytes > MAX_HEAD_BYTES and self._in_head:
             self._refuse(431, "the headers are too large")
-        elif self._head_bytes > MAX_REQUEST_BYTES:
-            self._refuse(413, "the request is too large")
+        elif self._head_bytes > MAX_REQUEST_BYTES and not self._refused:
+            self._cut()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -341,6 +341,14 @@ class _Protocol(HttpToolsProtocol):
         if left == 0 or left != self._left[0]:
             self._left = (left, now_s)
         return now_s - self._left[1] > timeouts.answer_s
+
+    def _cut(self) -> None:
+        """End a request that goes on and on, also one that is being answered or was."""
+        if self.cycle.response_started:
+            self._refused = True
+            self.transport.close()  # a second answer would be taken for that of the next request
+        else:
+            self._refuse(413, "the request is too large")
 
     def _refuse(self, status: int, text: str) -> None:
         if self._refused:

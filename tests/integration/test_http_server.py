@@ -6,6 +6,7 @@ import shutil
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from lagwatch.clock import SystemClock
 from lagwatch.config.server import ServerSettings
 from lagwatch.errors import ConfigError
-from lagwatch.http_server import ClientTimeouts, HttpServer
+from lagwatch.http_server import MAX_REQUEST_BYTES, ClientTimeouts, HttpServer
+from lagwatch_api.gate import MAX_BODY_BYTES
 from lagwatch_api.v1.stream import endpoints
 from tests.support.api_doubles import GivenCluster, GivenQueries
 from tests.support.certificates import self_signed
@@ -43,6 +45,9 @@ async def application(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN
     match scope["path"]:
         case "/large":
             answer = StreamingResponse(large())
+        case "/body":
+            body = await Request(scope, receive).body()
+            answer = PlainTextResponse(f"{len(body)} bytes, {len(scope['headers'])} headers, yes")
         case "/api/v1/stream":
             answer = await _STREAM(Request(scope))
     await answer(scope, receive, send)
@@ -104,6 +109,61 @@ def test_large_heads_are_refused(head, status) -> None:
         assert received(connection)[9:12] in {status, b"" if status != b"200" else status}
 
 
+_CHUNKED = b" / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+_POST = _CHUNKED.replace(b"/", b"/body", 1)
+
+
+@pytest.mark.parametrize(
+    "method_and_path", [b"GET" + _CHUNKED, b"POST" + _POST], ids=["answered", "waits for its body"]
+)
+@pytest.mark.parametrize(
+    ("begin", "again"),
+    [
+        (b"0\r\n", b"X-T: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\n" * 1000),
+        (b"0\r\nX-T: ", b"y" * 65536),
+        (b"1;x=", b"y" * 65536),
+        (b"", b"1;x=yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\nz\r\n" * 1000),
+    ],
+    ids=["trailers", "endless trailer", "endless extension", "extensions"],
+)
+def test_what_is_sent_beside_a_body_is_cut(method_and_path, begin, again) -> None:
+    most = 16 * 1024 * 1024  # what the kernels keep between client and server is below
+    sent = 0
+    with running() as port, connected(port) as (connection,):
+        connection.sendall(method_and_path + begin)
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            while sent < most:
+                connection.sendall(again)
+                sent += len(again)
+
+        assert sent < most
+        answer = received(connection, b"never")  # may be lost with the connection
+        assert answer[9:12] in {b"200" if method_and_path.startswith(b"GET") else b"413", b""}
+        assert answer.count(b"HTTP/1.1") <= 1
+
+
+def test_trailers_are_not_kept() -> None:
+    trailers = b"X-T: yyyy\r\n" * 10_000
+    with running() as port, connected(port) as (connection,):
+        connection.sendall(b"POST" + _POST + b"1\r\nz\r\n0\r\n" + trailers + b"\r\n")
+        first = received(connection, b"yes")
+        connection.sendall(_GET.replace(b"/", b"/body", 1))
+        second = received(connection, b"yes")
+
+    assert first.endswith(b"1 bytes, 2 headers, yes")
+    assert second.endswith(b"0 bytes, 1 headers, yes")
+
+
+def test_the_longest_body_is_taken_in_chunks_of_one_byte() -> None:
+    chunks = b"1\r\nz\r\n" * MAX_BODY_BYTES
+    with running() as port, connected(port) as (connection,):
+        for _ in range(2):  # what is counted of one request does not count for the next
+            connection.sendall(b"POST" + _POST + chunks + b"0\r\n\r\n")
+            assert received(connection, b"yes").endswith(b"65536 bytes, 2 headers, yes")
+
+    assert len(chunks) > MAX_REQUEST_BYTES // 2
+
+
 def test_several_requests_on_one_connection_are_answered() -> None:
     with running() as port, connected(port) as (connection,):
         for _ in range(3):
@@ -125,6 +185,60 @@ def test_clients_that_send_nothing_make_room_for_those_who_wait() -> None:
 
             assert received(waiting).startswith(b"HTTP/1.1 200")
             assert all(received(connection) == b"" for connection in [*slow, *silent[:2]])
+
+
+@contextlib.contextmanager
+def half_open_for_ever(port: int, count: int) -> Iterator[None]:
+    """So many connections that send half of a request; one that is closed is opened again."""
+    ended = threading.Event()
+
+    def hold() -> None:
+        while not ended.is_set():
+            with contextlib.suppress(OSError), connected(port) as (connection,):
+                connection.sendall(b"GET / HTTP/1.1\r\n")
+                connection.settimeout(0.1)
+                while not ended.is_set():
+                    with contextlib.suppress(TimeoutError):
+                        if not connection.recv(1):
+                            break
+
+    threads = [threading.Thread(target=hold) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join(30)
+
+
+def test_probes_come_through_while_half_open_requests_take_all_connections() -> None:
+    with running(max_connections=5) as port, half_open_for_ever(port, 30):
+        for _ in range(3):
+            began_s = time.monotonic()
+            with connected(port) as (probe,):
+                probe.sendall(_GET)
+
+                assert received(probe).startswith(b"HTTP/1.1 200")
+            # 30 wait for 5 places: five rounds of half a second, and not of 15 s
+            assert time.monotonic() - began_s < 12
+
+
+def test_a_slow_client_has_its_time_while_there_is_room() -> None:
+    patient = ClientTimeouts(request_s=60)
+    with (
+        running(patient, max_connections=5) as port,
+        connected(port) as (slow,),
+        connected(port) as (gone,),
+    ):
+        slow.sendall(b"GET / HTTP/1.1\r\n")
+        gone.settimeout(3)
+        with pytest.raises(TimeoutError):  # the server looks each second
+            gone.recv(1)
+        slow.sendall(b"Host: localhost\r\n\r\n")
+
+        assert received(slow).startswith(b"HTTP/1.1 200")
 
 
 def test_pages_that_stay_open_leave_half_of_the_connections_to_others() -> None:
