@@ -28,6 +28,7 @@ from lagwatch_api.v1 import fleet, losses, scale, stream, trends
 from lagwatch_api.v1 import history as history_routes
 from lagwatch_api.v1 import progress as progress_routes
 from lagwatch_api.v1 import session as session_routes
+from lagwatch_api.v1.known import Known
 from lagwatch_api.v1.trends import Trails
 from lagwatch_api.v3 import routes as v3
 from lagwatch_api.v3.reply import Reply
@@ -76,7 +77,11 @@ def create_app(
             *stream.endpoints(queries),
             *trends.endpoints(queries, trails or {}, alerts),
             *scraped,
-            *(events_route.endpoints(events) if events is not None and history is None else ()),
+            *(
+                events_route.endpoints(events, queries)
+                if events is not None and history is None
+                else ()
+            ),
             *_documentation(),
         )
     )
@@ -96,7 +101,8 @@ def create_app(
     if history is not None:
         app.include_router(history_routes.router(history, queries, events=events))
     if deployments is not None:
-        app.include_router(deployment_routes.router(deployments))
+        known = None if history is None else Known(queries, history)
+        app.include_router(deployment_routes.router(deployments, known))
     if scaling is not None:
         app.include_router(scale.router(scaling))
     if progress is not None:

@@ -63,7 +63,8 @@ def listed(
 ) -> None:
     """List the deployments of a group, oldest first."""
     name = cluster or cluster_of(url, group)
-    noted = ask(url, "GET", group_path(name, group, "deployments"))
+    path = group_path(name, group, "deployments")
+    noted = ask(url, "GET", path, missing=("group", f"{group} on {name}"))
     if as_json:
         print_json(noted, single=False)
     elif not noted:

@@ -8,7 +8,7 @@ import sqlite3
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from lagwatch.core.model import GroupStatus
 from lagwatch.core.words import printable
@@ -53,6 +53,8 @@ _REMINDERS = (
     " AND incident = (SELECT number FROM incidents WHERE id = ?1)"
 )
 """Those of an incident (?1) that are not sent yet, to channels that have heard of it."""
+_LARGEST: Final = 2**63 - 1
+"""Integer that SQLite can hold."""
 _INCIDENTS = (
     "SELECT i.*, p.body FROM incidents i LEFT JOIN payloads p"
     " ON p.number = i.payload AND i.closed_ms IS NULL"
@@ -469,9 +471,12 @@ def _read_cursor(cursor: str) -> str:
 
 def _number(text: str) -> int:
     try:
-        return int(text)
+        number = int(text)
     except ValueError as error:
         raise _no_cursor() from error
+    if not 0 <= number <= _LARGEST:
+        raise _no_cursor()
+    return number
 
 
 def _no_cursor() -> InputError:

@@ -5,6 +5,7 @@ import json
 import socket
 import sqlite3
 import threading
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -445,11 +446,20 @@ def test_the_policies_in_effect_and_whose_is_whose(alerts) -> None:
     assert mine["topics"] == {"a": "all", "b": "all"}
 
 
+def cursor_of(text: str) -> str:
+    """Such a cursor as no answer has."""
+    return urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
         ("GET", "/incidents/nope", 404),
         ("GET", "/incidents?cursor=%25%25", 400),
+        ("GET", f"/incidents?cursor={cursor_of(f'{2**63}:1')}", 400),
+        ("GET", f"/incidents?cursor={cursor_of(f'1:{2**63}')}", 400),
+        ("GET", f"/notices?cursor={cursor_of('1' + '0' * 30)}", 400),
+        ("GET", f"/notices?cursor={cursor_of('-1')}", 400),
         ("GET", "/incidents?limit=0", 400),
         ("GET", "/incidents?state=ajar", 400),
         ("GET", "/notices?state=lost", 400),

@@ -4,7 +4,13 @@ from lagwatch.core.model import EpochMs
 from lagwatch.monitor.story import Stories, Story
 from lagwatch.ports.queries import GroupEvent
 from lagwatch_api import create_app
-from tests.support.api_doubles import GivenQueries, GivenSettings, RecordingCommands
+from tests.support.api_doubles import (
+    GivenCluster,
+    GivenQueries,
+    GivenSettings,
+    RecordingCommands,
+    group_verdict,
+)
 from tests.support.serving import Answered, ask
 
 
@@ -20,7 +26,7 @@ class Cluster:
 
 def served(path: str, *, history: object = None) -> Answered:
     app = create_app(
-        GivenQueries({}, ()),
+        GivenQueries({"c1": GivenCluster(verdicts={"quiet": group_verdict()})}),
         RecordingCommands(),
         GivenSettings(),
         events=Stories({"c1": Cluster()}),
@@ -63,9 +69,11 @@ def test_with_a_history_memory_is_asked_for() -> None:
     assert answered.json["points"] == [POINT]
 
 
-def test_a_group_without_events_has_none_and_a_cluster_that_is_not_known_is_said() -> None:
+def test_a_group_without_events_has_none_and_what_is_not_known_is_said() -> None:
     quiet = served("/api/v1/clusters/c1/groups/quiet/events")
-    unknown = served("/api/v1/clusters/c9/groups/quiet/events")
+    nobody = served("/api/v1/clusters/c1/groups/nobody/events")
+    nowhere = served("/api/v1/clusters/c9/groups/quiet/events")
 
     assert (quiet.status, quiet.json["points"]) == (200, [])
-    assert unknown.status == 404
+    assert (nobody.status, nobody.json["message"]) == (404, "group 'nobody on c1' is not known")
+    assert nowhere.status == 404

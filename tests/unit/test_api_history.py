@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,20 +11,30 @@ import pytest
 from fastapi import FastAPI
 from starlette.requests import Request
 
+from lagwatch.core.record import Kind, from_rows
 from lagwatch.errors import HistoryError
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.reader import HistoryReader
+from lagwatch.monitor.story import Stories, Story
 from lagwatch_api import create_app
 from lagwatch_api.v1 import history
 from lagwatch_api.v1.pages import Form, wanted_form
 from lagwatch_api.v1.wording import duration_ms, instant_ms
-from tests.support.api_doubles import GivenCluster, GivenQueries, GivenSettings, RecordingCommands
+from tests.support.api_doubles import (
+    GivenCluster,
+    GivenQueries,
+    GivenSettings,
+    RecordingCommands,
+    group_verdict,
+    partition_verdict,
+)
 from tests.support.history import (
     NOON_MS,
     events,
     group_sample,
     group_samples,
     happening,
+    rollup,
     sample,
     samples,
 )
@@ -62,10 +73,19 @@ def server(app: FastAPI) -> Iterator[Served]:
         yield running
 
 
-def _app(queries) -> FastAPI:
-    watched = GivenQueries({"here": GivenCluster()})  # the cluster, and none of its groups
-    app = create_app(watched, RecordingCommands(), GivenSettings(), hostname="h", version="1")
-    app.include_router(history.router(queries, watched, now_ms=lambda: NOON_MS + HOUR_MS))
+class Quiet:
+    """A cluster in which nothing has happened since the start."""
+
+    def __init__(self) -> None:
+        self.story = Story()
+
+
+def _app(queries, *, memory: Stories | None = None, watched: GivenCluster | None = None) -> FastAPI:
+    """The routes of the history; without `watched` the cluster has no groups now."""
+    known = GivenQueries({"here": watched or GivenCluster()})
+    app = create_app(known, RecordingCommands(), GivenSettings(), hostname="h", version="1")
+    now_ms = NOON_MS + HOUR_MS
+    app.include_router(history.router(queries, known, events=memory, now_ms=lambda: now_ms))
     return app
 
 
@@ -194,11 +214,110 @@ def test_the_last_day_is_shown_when_no_time_is_given(app: FastAPI) -> None:
     assert len(answered.json["points"]) == 288
 
 
-def test_nobody_known_is_nothing_recorded(app: FastAPI) -> None:
-    answered = ask(app, f"/api/v1/clusters/nope/groups/nope/events?{ONE_HOUR}")
+_LATER = "from=2026-11-21T12:30:00Z&to=2026-11-21T12:40:00Z"
+_HERE = "/api/v1/clusters/here"
+
+
+@pytest.mark.parametrize(
+    ("path", "unknown"),
+    [
+        (f"{GROUP}/topics/nosuch/partitions/0/history", "partition 'nosuch/0 of billing on here'"),
+        (f"{GROUP}/topics/orders/partitions/7/history", "partition 'orders/7 of billing on here'"),
+        (f"{_HERE}/groups/nosuch/topics/orders/partitions/0/history", "group 'nosuch on here'"),
+        (f"{_HERE}/groups/nosuch/events", "group 'nosuch on here'"),
+        (f"{_HERE}/groups/nosuch/events?source=memory", "group 'nosuch on here'"),
+        ("/api/v1/clusters/nope/groups/nope/events", "group 'nope on nope'"),
+        ("/api/v1/clusters/nope/events", "cluster 'nope'"),
+    ],
+)
+def test_names_that_are_watched_and_recorded_nowhere_are_not_known(store, path, unknown) -> None:
+    app = _app(
+        HistoryReader(store, interval_ms=30_000, full_ms=600_000), memory=Stories({"here": Quiet()})
+    )
+
+    answered = ask(app, path)
+
+    assert (answered.status, answered.json["message"]) == (404, f"{unknown} is not known")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{GROUP}/topics/orders/partitions/0/history?{_LATER}",
+        f"{GROUP}/events?{_LATER}",
+        f"{GROUP}/events?source=memory",
+        f"{_HERE}/groups/watched/events",
+        f"{_HERE}/groups/watched/events?source=memory",
+        f"{_HERE}/groups/watched/topics/orders/partitions/0/history",
+        f"{_HERE}/groups/noted/events?{_LATER}",
+        f"/api/v1/clusters/here/events?{_LATER}",
+        f"/api/v1/clusters/gone/events?{_LATER}",
+    ],
+)
+def test_names_that_are_watched_or_were_recorded_once_have_empty_answers(store, path) -> None:
+    noted = [happening(group="noted"), happening(group="noted", cluster="gone")]
+    store.write([events(noted)], batch="b2")
+    app = _app(
+        HistoryReader(store, interval_ms=30_000, full_ms=600_000),
+        memory=Stories({"here": Quiet()}),
+        watched=GivenCluster(verdicts={"watched": group_verdict(partition_verdict())}),
+    )
+
+    answered = ask(app, path)
 
     assert answered.status == 200
-    assert answered.json["points"] == []
+    assert [point for point in answered.json["points"] if point.get("samples", 1)] == []
+
+
+def test_what_only_roll_ups_are_left_of_is_known(tmp_path) -> None:
+    store = ParquetStore(str(tmp_path / "rolled"))
+    in_partition = {"level": "partition", "topic": "orders", "partition": 0}
+    rows = [rollup(Kind.ROLLUP_1H), rollup(Kind.ROLLUP_1H, **in_partition)]
+    store.write([from_rows(Kind.ROLLUP_1H, rows)], batch="b1")
+    app = _app(HistoryReader(store, interval_ms=30_000, full_ms=600_000))
+
+    for path in ("history", "topics/orders/partitions/0/history", "events"):
+        assert ask(app, f"{GROUP}/{path}?{_LATER}").status == 200, path
+
+
+@pytest.mark.parametrize("partition", ["2147483648", str(2**63), str(2**64), "1" + "0" * 30, "-1"])
+def test_a_number_that_no_partition_can_have_is_refused(app: FastAPI, partition: str) -> None:
+    answered = ask(app, f"{GROUP}/topics/orders/partitions/{partition}/history?{ONE_HOUR}")
+
+    assert answered.status == 400
+    assert answered.json["message"].startswith("path.partition: Input should be ")
+
+
+def test_the_bounds_of_a_partition_are_documented(app: FastAPI) -> None:
+    path = f"{_HERE.replace('here', '{cluster}')}/groups/{{group}}/topics/{{topic}}/partitions"
+
+    document = ask(app, "/openapi.json").json["paths"][path + "/{partition}/history"]["get"]
+
+    (schema,) = (each["schema"] for each in document["parameters"] if each["name"] == "partition")
+    assert (schema["minimum"], schema["maximum"]) == (0, 2**31 - 1)
+
+
+_NUMBERS = [str(2**63), str(2**64), "-1", "1" + "0" * 30, str(-(2**63) - 1), "1e400", "9" * 3000]
+_NUMBERS += [f"{text}{unit}" for text in ("9" * 12, "-" + "9" * 12) for unit in "sw"]
+
+
+def test_no_number_in_a_path_or_query_is_an_internal_error(app: FastAPI) -> None:
+    usual = {"cluster": "here", "group": "billing", "topic": "orders", "partition": "0"}
+    paths = ask(app, "/openapi.json").json["paths"]
+    tried = 0
+    for path, methods in paths.items():
+        parameters = methods.get("get", {}).get("parameters", ())
+        for fuzzed, number in itertools.product(parameters, _NUMBERS):
+            given = usual | {fuzzed["name"]: number}
+            in_path = {each["name"] for each in parameters if each["in"] == "path"}
+            target = path.format(**{name: given.get(name, "x") for name in in_path})
+            if fuzzed["in"] == "query":
+                target += f"?{fuzzed['name']}={number}"
+
+            assert ask(app, target).status < 500, target
+
+            tried += 1
+    assert tried > 500
 
 
 @pytest.mark.parametrize(
@@ -210,6 +329,7 @@ def test_nobody_known_is_nothing_recorded(app: FastAPI) -> None:
         ("from=2026-11-22&to=2026-11-21", "Exchange"),
         ("from=99999999999999999", "9999"),
         ("step=0s", "step=0s"),
+        ("step=999999999999w", "366d"),
         ("step=a", "30s"),
         ("limit=0", "limit"),
         ("limit=10001", "limit"),

@@ -74,6 +74,7 @@ def _app(live: Live, history: History, clock: Clock = _NOON) -> FastAPI:
         RecordingCommands(),
         GivenSettings(),
         deployments=RecordedDeployments(queries, history, clock),
+        history=history.queries,
         hostname="h",
         version="1",
     )
@@ -181,6 +182,15 @@ def test_the_command_names_a_group_that_nobody_knows(server: Served) -> None:
 
     assert result.exit_code == 2
     assert "group 'nobody on here' is not known" in result.stderr
+
+
+def test_the_deployments_of_a_group_that_nobody_knows_are_not_listed(server: Served) -> None:
+    unknown = _asked(server, "list", "nobody", "--cluster", "here")
+    without_any = _asked(server, "list", "a/b", "--cluster", "here", "--json")
+
+    assert unknown.exit_code == 2
+    assert "group 'nobody on here' is not known" in unknown.stderr
+    assert (without_any.exit_code, without_any.stdout) == (0, "[]\n")
 
 
 def test_without_a_history_the_command_says_that_the_part_is_off(live) -> None:

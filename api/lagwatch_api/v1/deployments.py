@@ -21,6 +21,7 @@ from lagwatch.ports.deployments import (
 )
 from lagwatch_api.answers import json_answer
 from lagwatch_api.routing import SegmentRoute
+from lagwatch_api.v1.known import Known
 from lagwatch_api.v1.pages import CSV, JSON, Form, wanted_form
 from lagwatch_api.v1.wording import duration_ms
 
@@ -67,16 +68,16 @@ class Plan(TypedDict):
     partitions: tuple[RollbackPartition, ...]
 
 
-def router(deployments: Deployments) -> APIRouter:
-    """The routes; include them in the application."""
+def router(deployments: Deployments, known: Known | None = None) -> APIRouter:
+    """The routes; include them in the application. Without `known` every group has a list."""
     routes = APIRouter(tags=[TAG], route_class=SegmentRoute)
-    _noting(routes, deployments)
+    _noting(routes, deployments, known)
     _comparing(routes, deployments)
     _planning(routes, deployments)
     return routes
 
 
-def _noting(routes: APIRouter, deployments: Deployments) -> None:
+def _noting(routes: APIRouter, deployments: Deployments, known: Known | None) -> None:
     @routes.post(
         _GROUP + "/deployments",
         summary="A version of the group's consumers went live: remember when, and the offsets",
@@ -96,7 +97,10 @@ def _noting(routes: APIRouter, deployments: Deployments) -> None:
     )
     async def noted(cluster: str, group: str) -> tuple[Deployment, ...]:
         with _readable():
-            return await deployments.noted(cluster, group)
+            found = await deployments.noted(cluster, group)
+            if not found and known is not None:
+                await known.check_group(cluster, group)
+            return found
 
 
 def _comparing(routes: APIRouter, deployments: Deployments) -> None:

@@ -6,21 +6,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lagwatch.core.record import Kind
-from lagwatch.ports.queries import EventQueries, GroupEvent
+from lagwatch.ports.queries import EventQueries, GroupEvent, Queries
 from lagwatch_api.answers import json_answer
 from lagwatch_api.routing import Answer, Endpoint
 from lagwatch_api.v1.fleet import NO_CACHE, TAG
+from lagwatch_api.v1.known import Known
 from lagwatch_api.v1.pages import Points
 
 PATH = "/api/v1/clusters/{cluster}/groups/{group}/events"
 
 
-def endpoints(events: EventQueries) -> Iterator[Endpoint]:
+def endpoints(events: EventQueries, queries: Queries) -> Iterator[Endpoint]:
     """The route of a server that keeps no history; with one, `history` has it."""
+    known = Known(queries, None)
 
     async def of_group(request: Request) -> Response:
         names = request.path_params
-        return from_memory(events, names["cluster"], names["group"])
+        return await from_memory(events, known, names["cluster"], names["group"])
 
     yield Endpoint(
         method="GET",
@@ -32,14 +34,21 @@ def endpoints(events: EventQueries) -> Iterator[Endpoint]:
     )
 
 
-def from_memory(events: EventQueries, cluster: str, group: str) -> Response:
-    """The newest events of a group, in the shape of a page of the history."""
+async def from_memory(events: EventQueries, known: Known, cluster: str, group: str) -> Response:
+    """The newest events of a group, in the shape of a page of the history.
+
+    Raises:
+        NotFoundError: the cluster or the group is not known.
+    """
+    found = events.events(cluster, group)
+    if not found:
+        await known.check_group(cluster, group)
     page: Points = {
         "about": {"cluster": cluster, "group": group, "source": "memory"},
         "kind": Kind.EVENTS.value,
         "step_ms": 0,
         "next": None,
-        "points": [_point(cluster, event) for event in events.events(cluster, group)],
+        "points": [_point(cluster, event) for event in found],
     }
     return json_answer(page, headers=NO_CACHE)
 

@@ -1,22 +1,21 @@
 """`/api/v1`: the past of groups and partitions, what happened, and who was worst when."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, Depends, HTTPException, Query
+from fastapi import APIRouter, Depends, HTTPException, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from lagwatch.core.record import Kind, schema
-from lagwatch.core.record.records import plain_values
-from lagwatch.errors import HistoryError, NotFoundError
+from lagwatch.errors import HistoryError
 from lagwatch.ports.history import HistoryAsk, HistoryPage, HistoryQueries, TopBy
 from lagwatch.ports.queries import EventQueries, Queries
 from lagwatch_api.routing import SegmentRoute
 from lagwatch_api.v1.events import from_memory
+from lagwatch_api.v1.known import Known, is_empty, wall_ms
 from lagwatch_api.v1.pages import ARROW, CSV, JSON, Form, Points, answer, wanted_form
 from lagwatch_api.v1.wording import duration_ms, instant_ms
 
@@ -26,6 +25,7 @@ MOST_POINTS: Final = 10_000
 GRID_COLUMNS: Final = ("at_ms", "samples", "lag_max", "lag_avg", "time_lag_max_s", "status")
 """Of an answer with a step."""
 
+_LONGEST_STEP_MS: Final = 366 * 86_400_000
 _GROUP: Final = "/clusters/{cluster}/groups/{group}"
 _UNIT: Final = "2026-11-21T03:10:00Z, epoch seconds or milliseconds, `now` or `-24h`"
 _DOCUMENTED: Final[dict[int | str, dict[str, object]]] = {
@@ -45,6 +45,7 @@ Step = Annotated[
     str, Query(description="distance of the points: `30s`, `5m`, `1h`; `raw` = as recorded")
 ]
 Fields = Annotated[str, Query(description="columns, separated by commas; all when empty")]
+Partition = Annotated[int, Path(ge=0, le=2**31 - 1, description="its number")]
 Limit = Annotated[int, Query(ge=1, le=MOST_POINTS, description="points of a page")]
 Format = Annotated[
     Form | None, Query(alias="format", description=f"instead of `Accept`: {JSON}, {CSV}, {ARROW}")
@@ -101,22 +102,23 @@ def router(
     queries: Queries,
     *,
     events: EventQueries | None = None,
-    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    now_ms: Callable[[], int] = wall_ms,
 ) -> APIRouter:
     """The routes; include them in the application.
 
-    A group is known if it is watched now (`queries`), or if anything was ever recorded of it.
+    A name is known if it is watched now (`queries`), or if anything was ever recorded of it.
     `events` has the newest events, also those that are not in the store yet.
     """
     routes = APIRouter(prefix=PREFIX, tags=[TAG], route_class=SegmentRoute)
-    _series(routes, history, now_ms, _Known(history, queries))
-    _events(routes, history, now_ms, events)
+    known = Known(queries, history, now_ms)
+    _series(routes, history, now_ms, known)
+    _events(routes, history, now_ms, known, events)
     _top(routes, history, now_ms)
     return routes
 
 
 def _series(
-    routes: APIRouter, history: HistoryQueries, now_ms: Callable[[], int], known: "_Known"
+    routes: APIRouter, history: HistoryQueries, now_ms: Callable[[], int], known: Known
 ) -> None:
     @routes.get(
         _GROUP + "/topics/{topic}/partitions/{partition}/history",
@@ -124,12 +126,19 @@ def _series(
         responses=_DOCUMENTED,
     )
     async def of_partition(
-        cluster: str, group: str, topic: str, partition: int, asked: WithRange, *, step: Step = ""
+        cluster: str,
+        group: str,
+        topic: str,
+        partition: Partition,
+        asked: WithRange,
+        *,
+        step: Step = "",
     ) -> Response:
         with _said():
             ask = asked.ask(now_ms(), Kind.SAMPLES, step=step)
             page = await history.partition(cluster, group, topic, partition, ask)
-            await known.check(page, cluster, group, now_ms())
+            if is_empty(page):
+                await known.check_partition(cluster, group, topic, partition)
         return asked.answer(
             page, history, ask, cluster=cluster, group=group, topic=topic, partition=partition
         )
@@ -139,61 +148,29 @@ def _series(
         with _said():
             ask = asked.ask(now_ms(), Kind.GROUP_SAMPLES, step=step)
             page = await history.group(cluster, group, ask)
-            await known.check(page, cluster, group, now_ms())
+            if is_empty(page):
+                await known.check_group(cluster, group)
         return asked.answer(page, history, ask, cluster=cluster, group=group)
-
-
-class _Known:
-    """Distinguishes groups without rows in some time from groups that were never recorded."""
-
-    def __init__(self, history: HistoryQueries, queries: Queries) -> None:
-        self._history = history
-        self._queries = queries
-
-    async def check(self, page: HistoryPage, cluster: str, group: str, now_ms: int) -> None:
-        """Raise for an empty page of a group that is not known.
-
-        Raises:
-            NotFoundError: it is not watched, and nothing was ever recorded of it.
-        """
-        if not _is_empty(page) or self._is_watched(cluster, group):
-            return
-        ever = HistoryAsk(from_ms=0, to_ms=now_ms, step_ms=0, columns=("at_ms",), limit=1)
-        if not (await self._history.group(cluster, group, ever)).size:
-            raise NotFoundError(kind="group", name=f"{group} on {cluster}")
-
-    def _is_watched(self, cluster: str, group: str) -> bool:
-        try:
-            return group in self._queries.groups(cluster)
-        except NotFoundError:
-            return False
-
-
-def _is_empty(page: HistoryPage) -> bool:
-    """True if nothing was recorded; a grid has points all the same, without samples."""
-    if page.step_ms == 0:
-        return page.size == 0
-    values = {name: plain_values(column) for name, column in page.columns.items()}
-    values.pop("at_ms", None)
-    samples = values.pop("samples", ())
-    return not any(samples) and all(value is None for column in values.values() for value in column)
 
 
 def _events(
     routes: APIRouter,
     history: HistoryQueries,
     now_ms: Callable[[], int],
+    known: Known,
     memory: EventQueries | None,
 ) -> None:
     @routes.get(_GROUP + "/events", summary="What happened to a group", responses=_DOCUMENTED)
     async def of_group(
         cluster: str, group: str, asked: WithRange, *, source: EventSource = "history"
     ) -> Response:
-        if source == "memory" and memory is not None:
-            return from_memory(memory, cluster, group)
         with _said():
+            if source == "memory" and memory is not None:
+                return await from_memory(memory, known, cluster, group)
             ask = asked.ask(now_ms(), Kind.EVENTS)
             page = await history.events(cluster, group, ask)
+            if is_empty(page):
+                await known.check_group(cluster, group)
         return asked.answer(page, history, ask, cluster=cluster, group=group)
 
     @routes.get(
@@ -203,6 +180,8 @@ def _events(
         with _said():
             ask = asked.ask(now_ms(), Kind.EVENTS)
             page = await history.events(cluster, None, ask)
+            if is_empty(page):
+                await known.check_cluster(cluster)
         return asked.answer(page, history, ask, cluster=cluster)
 
 
@@ -243,6 +222,8 @@ def _step(step: str) -> int | None:
     step_ms = duration_ms(step)
     if step_ms < 1000:  # noqa: PLR2004 a second
         raise ValueError(f"step={step} is below a second. Write 1s or more, or raw.")
+    if step_ms > _LONGEST_STEP_MS:
+        raise ValueError(f"step={step} is above a year. Write 366d or less.")
     return step_ms
 
 
