@@ -7,6 +7,7 @@ Jinja2's own: `json`, `duration` (seconds), `instant` (ms), `number`, `printable
 """
 
 import json
+import re
 import traceback
 from collections.abc import Iterator, Mapping
 from importlib import resources
@@ -27,10 +28,12 @@ from lagwatch.notify.notice import Message, brief
 from lagwatch.notify.words import cut, details, headline, instant
 
 if TYPE_CHECKING:  # loaded with the first template: the configuration alone needs none of it
-    from jinja2 import Environment, Template, nodes
+    from jinja2 import Environment, Template, TemplateSyntaxError, nodes
 
 _LONGEST_TEXT: Final = 8 << 20
 """Characters; far more than any receiver takes."""
+_UNEXPECTED: Final = re.compile(r"(, got )(?!'(?:end of [a-z ]+|\W+)'$).*", re.DOTALL)
+"""In what Jinja2 says: text of the template, unless it is punctuation or its end."""
 VARIABLES: Final = (
     *("message", "notices", "notice", "verdict", "subject", "text", "tone", "entries", "open_now"),
 )
@@ -60,15 +63,21 @@ class RenderError(ValueError):
 
 
 class Templates:
-    """Compiles templates; `html` or `url` escapes what is put into them."""
+    """Compiles templates; `html` or `url` escapes what is put into them.
 
-    def __init__(self, *, html: bool = False, url: bool = False) -> None:
+    No fault and no error quotes anything of a `secret` one: any part of it may be a password. A URL
+    is secret, too.
+    """
+
+    def __init__(self, *, html: bool = False, url: bool = False, secret: bool = False) -> None:
         self._environment = _environment(html=html, url=url)
         self._is_url = url
+        self._is_secret = secret or url
 
     def compile(self, source: str) -> "Renderer":
         """A template that `faults` found nothing wrong with."""
-        return Renderer(self._environment.from_string(source), url=self._is_url)
+        template = self._environment.from_string(source)
+        return Renderer(template, url=self._is_url, secret=self._is_secret)
 
     def shipped(self, name: str) -> "Renderer":
         """One of our own."""
@@ -83,13 +92,25 @@ class Templates:
             tree = self._environment.parse(source)
             unknown = list(_unknown(tree))
         except TemplateSyntaxError as error:
-            return [_fault(key, error.lineno, error.message or "is no template", "Correct it.")]
+            return [_fault(key, error.lineno, self._wrong(error), "Correct it.")]
+        known = f"Use {', '.join(VARIABLES)}."
         if unknown:
-            known = f"Use {', '.join(VARIABLES)}."
-            return [
-                _fault(key, line, f"there is no variable {name!r}", known) for name, line in unknown
-            ]
+            return [_fault(key, line, self._no_variable(name), known) for name, line in unknown]
         return list(self._trial(key, source))
+
+    def _no_variable(self, name: str) -> str:
+        return "there is no such variable" if self._is_secret else f"there is no variable {name!r}"
+
+    def _wrong(self, error: "TemplateSyntaxError") -> str:
+        """What Jinja2 says of a template that is none, without what may be secret."""
+        from jinja2 import TemplateAssertionError
+
+        if not self._is_secret:
+            # where a tag is not closed, it would quote whatever comes next, such as a password
+            return _UNEXPECTED.sub(r"\1something else", error.message or "is no template")
+        if isinstance(error, TemplateAssertionError):
+            return "there is no such filter or test"
+        return "is no template: a tag is not written as Jinja2 reads it, or not closed"
 
     def _trial(self, key: str, source: str) -> Iterator[Fault]:
         """Render the samples: a wrong attribute shows only then."""
@@ -108,9 +129,10 @@ class Templates:
 class Renderer:
     """One compiled template."""
 
-    def __init__(self, template: "Template", *, url: bool = False) -> None:
+    def __init__(self, template: "Template", *, url: bool = False, secret: bool = False) -> None:
         self._template = template
         self._is_url = url
+        self._is_secret = secret
 
     def render(self, message: Message) -> str:
         """The text for a message.
@@ -129,7 +151,7 @@ class Renderer:
         try:
             text = self._template.render(given)
         except Exception as error:  # a template can fail in any way
-            raise RenderError(str(error)) from error
+            raise RenderError(_failure(error) if self._is_secret else str(error)) from error
         if len(text) > _LONGEST_TEXT:
             raise RenderError(f"it makes a text of {len(text):,} characters: too long to be sent")
         if not self._is_url:
@@ -204,6 +226,15 @@ def _unknown(tree: "nodes.Template") -> Iterator[tuple[str, int]]:
         if node.name in undeclared and node.name not in seen:
             seen.add(node.name)
             yield node.name, node.lineno
+
+
+def _failure(error: Exception) -> str:
+    """Why a template fails, without anything of it."""
+    from jinja2 import UndefinedError
+
+    if isinstance(error, UndefinedError):
+        return "it asks for something that the message does not have"
+    return f"it cannot be rendered ({type(error).__name__})"
 
 
 def _line(error: BaseException | None) -> int:

@@ -63,7 +63,7 @@ def _of_templates(name: str, settings: ChannelSettings) -> Iterator[Fault]:
     for template in kind.templates(settings):
         if template.source:
             key = f"alerts.{kind.table}.{name}.{template.option}"
-            templates = Templates(html=template.html, url=template.url)
+            templates = Templates(html=template.html, url=template.url, secret=template.secret)
             yield from templates.faults(key, template.source)
 
 

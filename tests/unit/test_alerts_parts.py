@@ -637,6 +637,14 @@ class TestTemplates:
         (fault,) = Templates().faults("body", "\n{% if %}")
 
         assert "line 2" in fault.problem
+        assert "Expected an expression, got 'end of statement block'" in fault.problem
+
+    def test_a_syntax_error_of_a_body_does_not_quote_what_follows_it(self) -> None:
+        (fault,) = Templates().faults("body", '{{ notice.group "SEKRET1" }}')
+        (other,) = Templates().faults("body", "{{ notice.group SEKRET1 }}")
+
+        assert "SEKRET1" not in f"{fault}{other}"
+        assert "expected token 'end of print statement', got something else" in fault.problem
 
     def test_the_sandbox_lets_nothing_out(self) -> None:
         (fault,) = Templates().faults("body", "{{ subject.__class__.__mro__ }}")

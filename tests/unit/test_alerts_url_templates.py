@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lagwatch.clock import SystemClock
+from lagwatch.config.alerts import AlertsSettings
 from lagwatch.notify.channels.webhook import Webhook, WebhookSettings
 from lagwatch.notify.notice import Message
+from lagwatch.notify.render import RenderError, Templates
+from lagwatch.notify.review import opening_faults, template_faults
 from lagwatch.notify.sample import sample_messages
 
 ROOT = "http://127.0.0.1:1/"
@@ -115,3 +118,44 @@ def test_text_of_the_template_and_a_url_that_begins_it_are_kept(
     message = named("x/y", runbook="https://book.example/a?b=c%2Fd")
 
     assert Webhook("hook", url, SystemClock()).request(message)[1] == expected
+
+
+_BROKEN = {
+    "{{ notice.group SEKRET1 }}": "line 2: is no template: a tag is not written as Jinja2 reads it",
+    "{{ notice.group 'SEKRET1' }}": "line 2: is no template",
+    "{{ notice.group | SEKRET1 }}": "line 2: there is no such filter or test",
+    "{{ 'a' is SEKRET1 }}": "line 2: there is no such filter or test",
+    "{% SEKRET1 %}": "line 2: is no template",
+    "{{ SEKRET1": "line 2: is no template",
+    "{{ SEKRET1 }}": "line 2: there is no such variable",
+    "{{ notice.SEKRET1 }}": "line 2: it asks for something that the message does not have",
+    "{{ 'SEKRET1' + 1 }}": "line 2: it cannot be rendered (TypeError)",
+    "{{ notice['SEKRET1'] ~ '' }}": "line 2: it asks for something that the message does not have",
+}
+
+
+@pytest.mark.parametrize("option", ["url", "close_url", "header"])
+@pytest.mark.parametrize(("broken", "problem"), _BROKEN.items())
+def test_no_fault_quotes_a_template_that_may_hold_a_secret(broken, problem, option) -> None:
+    template = f"{ROOT}SEKRET0/\n{broken}/SEKRET2"
+    headers = {"X-Key": template} if option == "header" else {}
+    urls = {option: template} if option != "header" else {}
+    settings = AlertsSettings.model_validate(
+        {"webhook": {"hook": {"url": ROOT, **urls, "headers": headers}}}
+    )
+
+    faults = [*template_faults(settings), *opening_faults(settings)]
+
+    assert len(faults) == 1
+    assert faults[0].problem.startswith(problem)
+    assert "SEKRET" not in repr(faults)
+
+
+@pytest.mark.parametrize("options", [{"url": True}, {"secret": True}])
+def test_what_fails_on_a_message_later_is_not_quoted_either(options) -> None:
+    renderer = Templates(**options).compile(f"{ROOT}{{{{ given['SEKRET1'] ~ '/SEKRET2' }}}}")
+
+    with pytest.raises(RenderError) as raised:
+        renderer.render_with({"given": {}})
+
+    assert str(raised.value) == "it asks for something that the message does not have"

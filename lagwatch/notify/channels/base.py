@@ -104,6 +104,8 @@ class TemplateText:
     source: str
     html: bool = False
     url: bool = False
+    secret: bool = False
+    """No fault may quote any of it; a URL is always secret."""
 
 
 S = TypeVar("S", bound=ChannelSettings)

@@ -87,7 +87,7 @@ class Webhook:
     """A `Channel`."""
 
     def __init__(self, name: str, settings: WebhookSettings, clock: Clock) -> None:
-        templates, urls = Templates(), Templates(url=True)
+        templates, secrets, urls = Templates(), Templates(secret=True), Templates(url=True)
         self.limits = ChannelLimits(most_bytes=settings.most_bytes)
         self._name = name
         self._clock = clock
@@ -98,7 +98,7 @@ class Webhook:
         self._body = _maybe(templates, settings.body)
         self._close_body = _maybe(templates, settings.close_body or settings.body)
         self._headers = {
-            header: templates.compile(value)
+            header: secrets.compile(value)
             for header, value in settings.headers.items()
             if header.lower() not in _FRAMING
         }
@@ -192,7 +192,7 @@ def _templates(settings: WebhookSettings) -> Iterator[TemplateText]:
         source = getattr(settings, option).get_secret_value()
         yield TemplateText(option=shown, source=source, url=option.endswith("url"))
     for header, template in settings.headers.items():
-        yield TemplateText(option=f"headers.{header}", source=template)
+        yield TemplateText(option=f"headers.{header}", source=template, secret=True)
 
 
 def _doubts(settings: WebhookSettings) -> Iterator[Fault]:
