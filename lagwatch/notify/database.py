@@ -23,6 +23,8 @@ _LOG_BYTES: Final = _LOG_PAGES * 4096
 """Size that the write-ahead log is cut to after a storm."""
 _FULL: Final = ("disk is full", "disk I/O error")
 """What SQLite says when the file cannot grow."""
+_LOCKED: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+"""Its codes when another connection keeps the file."""
 _SCHEMA: Final = """
 CREATE TABLE payloads (number INTEGER PRIMARY KEY, size INTEGER NOT NULL, body BLOB NOT NULL)
 STRICT;
@@ -184,7 +186,10 @@ class Database:
         """Why the file, which was deleted or replaced, cannot be written anew; ""."""
         self._path = path
         self._on_disk: sqlite3.Connection | None = None
-        """The file while everything is kept in memory, because the disk is full."""
+        """The file while everything is kept in memory, because it cannot be written."""
+        self._why_in_memory = ""
+        self._version_on_disk = 0
+        """SQLite's `data_version` of the file when the copy in memory was made."""
         self._wrote = True
         """Since the last look of `tidy`."""
         self._lock = _lock(path)
@@ -215,7 +220,9 @@ class Database:
             raise
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do `work` in a transaction; on a full disk, in memory until the disk has room again.
+        """Do `work` in a transaction.
+
+        While the disk is full or the file locked, it is done in memory.
 
         Raises:
             sqlite3.Error: nothing has changed.
@@ -225,9 +232,9 @@ class Database:
             with self.transaction() as connection:
                 return work(connection)
         except sqlite3.OperationalError as error:
-            if self.in_memory or not _is_full(error):
+            if self.in_memory or not _why(error):
                 raise
-            self._move_into_memory(str(error))
+            self._move_into_memory(error)
         with self.transaction() as connection:
             return work(connection)
 
@@ -251,15 +258,15 @@ class Database:
             self._empty_log()
 
     def _empty_log(self) -> None:
-        """Write the log into the file and cut it to nothing, if the disk has room for that."""
-        with contextlib.suppress(sqlite3.Error):
+        """Write the log into the file and cut it to nothing, if there is room and nobody reads."""
+        with contextlib.suppress(sqlite3.Error), _without_waiting(self.connection):
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     @property
     def problem(self) -> str:
         """Why all is kept in memory only, and would be lost by a crash; ""."""
         if self.in_memory:
-            return "the disk is full: incidents and notices are kept in memory only"
+            return f"{self._why_in_memory}: incidents and notices are kept in memory only"
         if self._lost_file:
             return (
                 f"{self._path} was deleted and cannot be written anew: {self._lost_file}; "
@@ -269,22 +276,31 @@ class Database:
 
     @property
     def in_memory(self) -> bool:
-        """Is the disk full, so that everything is kept in memory and would be lost by a crash?"""
+        """True if everything is kept in memory, and would be lost by a crash."""
         return self._on_disk is not None
 
     def return_to_disk(self) -> bool:
-        """Write what is kept in memory back to the file; False: it is still full.
+        """Write what is kept in memory back to the file; False: it still cannot be written.
 
-        The copy is one transaction, so the file is the old or the new one, never a mixture.
+        The copy is one transaction, so the file is the old or the new one, never a mixture. Takes
+        no time while the file is locked.
         """
         if self._on_disk is None:
             return True
         try:
+            # SQLite looks for locks only after the work below
+            self._on_disk.execute("BEGIN IMMEDIATE")
+            self._on_disk.execute("ROLLBACK")
+            changed = _data_version(self._on_disk) != self._version_on_disk
             # the copy takes the pages that storms have left empty along, and room is scarce
             self.connection.execute("VACUUM")
-            self.connection.backup(self._on_disk)
-        except sqlite3.Error:
+            _copy(self.connection, self._on_disk)
+        except sqlite3.Error as error:
+            self._why_in_memory = _why(error) or self._why_in_memory
             return False
+        if changed:
+            _log.warning("alerts_file_overwritten", file=str(self._path))
+        _wait_for_locks(self._on_disk, _BUSY_S)
         self.connection.close()
         self.connection, self._on_disk = self._on_disk, None
         self._empty_log()
@@ -292,29 +308,42 @@ class Database:
         return True
 
     def close(self) -> None:
+        if self._on_disk is not None:
+            _wait_for_locks(self._on_disk, _BUSY_S)  # there is no next time
         if not self.return_to_disk() and self._on_disk is not None:
-            _log.error("alerts_lost", file=str(self._path), reason="the disk is still full")
+            _log.error("alerts_lost", file=str(self._path), reason=self._why_in_memory)
             self._on_disk.close()
         self.connection.close()
         self._lock.close()
 
-    def _move_into_memory(self, reason: str) -> None:
-        """Go on in memory with all that the file holds."""
+    def _move_into_memory(self, error: sqlite3.Error) -> None:
+        """Go on in memory with all that the file holds.
+
+        Raises:
+            sqlite3.Error: it cannot be read.
+        """
         if self._on_disk is not None:
             return
+        version = _data_version(self.connection)
         self._on_disk, self.connection = self.connection, _in_memory(self.connection)
-        _log.error("alerts_kept_in_memory", file=str(self._path), reason=reason)
+        self._why_in_memory, self._version_on_disk = _why(error), version
+        _wait_for_locks(self._on_disk, 0)
+        _log.error("alerts_kept_in_memory", file=str(self._path), reason=str(error))
 
     def _write_anew(self, now_ms: int) -> None:
         """Write all to the path again; another file that is there now is moved aside."""
-        memory = _in_memory(self.connection)
+        try:
+            memory = _in_memory(self.connection)
+        except sqlite3.Error as error:  # the next look tries again
+            _log.error("alerts_file_gone", file=str(self._path), reason=str(error))
+            return
         # first: with its last connection SQLite deletes the log that has the name of this file's
         self.connection.close()
         self.connection = memory
         try:
             aside = _move_away(self._path, f"replaced-{now_ms}")
             fresh = _connect(self._path)
-            memory.backup(fresh)
+            _copy(memory, fresh)
         except (OSError, sqlite3.Error) as error:
             if str(error) != self._lost_file:
                 _log.error("alerts_file_gone", file=str(self._path), reason=str(error))
@@ -342,9 +371,57 @@ class Database:
             return _connect(path)
 
 
+def _why(error: sqlite3.Error) -> str:
+    """Why the file cannot be written for a while, in words; "" if that is not what is wrong."""
+    if _is_full(error):
+        return "the disk is full"
+    # extended codes have the code in their last byte
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in _LOCKED:
+        return "the file is locked by another process"
+    return ""
+
+
 def _is_full(error: sqlite3.Error) -> bool:
     """Could the file not grow?"""
     return any(words in str(error) for words in _FULL)
+
+
+def _data_version(connection: sqlite3.Connection) -> int:
+    """A number that changes with each change that others make to the file."""
+    (version,) = connection.execute("PRAGMA data_version").fetchone()
+    return int(version)
+
+
+def _wait_for_locks(connection: sqlite3.Connection, within_s: float) -> None:
+    """Set how long each statement waits for others' locks."""
+    connection.execute(f"PRAGMA busy_timeout = {round(within_s * 1000)}").fetchall()
+
+
+@contextlib.contextmanager
+def _without_waiting(connection: sqlite3.Connection) -> Iterator[None]:
+    """Statements fail at once if others hold a lock."""
+    _wait_for_locks(connection, 0)
+    try:
+        yield
+    finally:
+        _wait_for_locks(connection, _BUSY_S)
+
+
+def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
+    """Copy all of a file into another one.
+
+    Raises:
+        sqlite3.Error: one of them cannot be used, or is locked.
+    """
+
+    def give_up_on_locks(status: int, _left: int, _pages: int) -> None:
+        # `backup` alone would try again for ever, and the event loop would wait with it
+        if status & 0xFF in _LOCKED:
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorcode = status
+            raise error
+
+    source.backup(target, progress=give_up_on_locks)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -426,9 +503,17 @@ def _from_version_2(connection: sqlite3.Connection) -> None:
 
 
 def _in_memory(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """A copy of all that a file holds."""
+    """A copy of all that a file holds.
+
+    Raises:
+        sqlite3.Error: it cannot be read, or is locked.
+    """
     memory = sqlite3.connect(":memory:", isolation_level=None)
-    connection.backup(memory)
+    try:
+        _copy(connection, memory)
+    except sqlite3.Error:
+        memory.close()
+        raise
     memory.row_factory = sqlite3.Row
     memory.execute("PRAGMA foreign_keys = ON")
     memory.execute("PRAGMA temp_store = MEMORY")

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from shutil import copy2
@@ -449,18 +450,21 @@ def test_a_transaction_that_fails_changes_nothing(tmp_path: Path) -> None:
         fleet = Fleet(["billing"], clock)
         with running(settings, clock) as alerts:
             fleet.fail("billing")
-            file = settings.alerts.file
-            blocker = sqlite3.connect(file, isolation_level=None)
-            blocker.execute("BEGIN IMMEDIATE")
+            with closing(sqlite3.connect(settings.alerts.file, isolation_level=None)) as other:
+                other.execute(
+                    "CREATE TRIGGER refuse BEFORE INSERT ON notices"
+                    " BEGIN SELECT RAISE(ABORT, 'refused here'); END"
+                )
 
-            alerts.sees(fleet)  # cannot be kept: nothing is decided
-            problem = alerts.alerts.problem
-            blocker.execute("ROLLBACK")
-            blocker.close()
+                alerts.sees(fleet)  # cannot be kept: nothing is decided
+                problem = alerts.alerts.problem
+                kept = other.execute("SELECT count(*) FROM incidents").fetchone()
+                other.execute("DROP TRIGGER refuse")
             alerts.sees(fleet)
 
             eventually(lambda: len(receiver.notices) == 1, "the opening, decided again")
-            assert "locked" in problem
+            assert "refused here" in problem
+            assert kept == (0,)
             assert alerts.alerts.problem == ""
 
 
