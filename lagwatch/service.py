@@ -237,6 +237,7 @@ class Service:
                     if not health.ok
                 ),
                 *_skew_problem(skew_ms),
+                *self._odd_checkpoint(name),
                 *own_problems,
             ),
             unseen=_unseen(monitor),
@@ -248,6 +249,10 @@ class Service:
             began_ms=None if monitor.complete else begun_ms,
             clock_skew_s=None if skew_ms is None else skew_ms / 1000,
         )
+
+    def _odd_checkpoint(self, name: str) -> tuple[str, ...]:
+        odd = "" if self.checkpoints is None else self.checkpoints.found_odd(name)
+        return (f"checkpoints: {odd}",) if odd else ()
 
     def _checkpoint_problem(self) -> str:
         kept = "" if self.checkpoints is None else self.checkpoints.problem

@@ -40,6 +40,10 @@ class UnusableError(LagwatchError):
     """A checkpoint that cannot be used; the text says why."""
 
 
+class OddFileError(UnusableError):
+    """The file is damaged, not ours or not readable: somebody should look why."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
     """A part, ready to be written."""
@@ -155,12 +159,12 @@ def decode(whole: bytes) -> tuple[Mapping[str, Any], bytes]:
         UnusableError: it is damaged, or of another format.
     """
     if not whole.startswith(_MAGIC):
-        raise UnusableError("the file is not a checkpoint" if whole else "the file is empty")
+        raise OddFileError("the file is not a checkpoint" if whole else "the file is empty")
     start = len(_MAGIC) + _LENGTH_BYTES
     end = start + int.from_bytes(whole[len(_MAGIC) : start], "big")
     intact = blake2b(whole[:-_DIGEST_BYTES], digest_size=_DIGEST_BYTES).digest()
     if intact != whole[-_DIGEST_BYTES:]:
-        raise UnusableError("the file is damaged: its checksum is wrong")
+        raise OddFileError("the file is damaged: its checksum is wrong")
     header: Mapping[str, Any] = orjson.loads(whole[start:end])
     if header["format"] != FORMAT:
         raise UnusableError(
@@ -202,7 +206,7 @@ class CheckpointFile:
         except FileNotFoundError as error:
             raise UnusableError("there is none yet") from error
         except OSError as error:
-            raise UnusableError(f"it cannot be read: {error.strerror or error}") from error
+            raise OddFileError(f"it cannot be read: {error.strerror or error}") from error
 
     def write(self, whole: bytes, number: int) -> bool:
         """Write the file durably; False if skipped: `number` is below that of the last write.

@@ -17,6 +17,7 @@ from lagwatch.lock_file import locked
 from lagwatch.monitor.checkpoint import Slice, Slices, captured_since, restore
 from lagwatch.monitor.checkpoint_file import (
     CheckpointFile,
+    OddFileError,
     Packed,
     UnusableError,
     decode,
@@ -102,6 +103,8 @@ class CheckpointKeeper:
         self._number = 0
         self._failed: dict[str, str] = {}
         """By cluster: why the last write failed."""
+        self._odd: dict[str, str] = {}
+        """By cluster: what is wrong with the file that was found and is not replaced yet."""
 
     @property
     def problem(self) -> str:
@@ -111,6 +114,17 @@ class CheckpointKeeper:
             f"last one; make room or make {self._folder.absolute()} writable"
             for name, reason in self._failed.items()
         )
+
+    def found_odd(self, name: str) -> str:
+        """Why the checkpoint of a cluster was damaged at the start, or not ours; "".
+
+        Until the next one is written: then it is gone.
+        """
+        reason = self._odd.get(name)
+        if reason is None:
+            return ""
+        file = self._files[name].path.absolute()
+        return f"{file} was not used ({reason}): windows fill anew; see what damaged it"
 
     def hold(self) -> None:
         """Keep the folder to this process until `release`.
@@ -141,9 +155,14 @@ class CheckpointKeeper:
         monitor, began_s = self._monitors[name], self._clock.monotonic_s()
         self._kept.pop(name, None)
         self._on_disk.pop(name, None)
+        self._odd.pop(name, None)
         try:
             # nothing reports to a monitor yet: a thread may fill it
             at_ms = await asyncio.to_thread(self._restore, name, monitor)
+        except OddFileError as error:
+            self._odd[name] = str(error)
+            _log.warning("checkpoint_not_used", cluster=name, reason=str(error))
+            return
         except UnusableError as error:
             _log.info("checkpoint_not_used", cluster=name, reason=str(error))
             return
@@ -168,7 +187,7 @@ class CheckpointKeeper:
     def _demand_fit(self, name: str, header: Mapping[str, Any]) -> None:
         age_ms = self._clock.now_ms() - header["written_ms"]
         if header["cluster"] != name:
-            raise UnusableError(f"it is of cluster {header['cluster']}")
+            raise OddFileError(f"it is of cluster {header['cluster']}")
         if age_ms > _OLDEST_MS:
             raise UnusableError(f"it is {duration(age_ms / 1000)} old, more than a day")
         if age_ms < -_FUTURE_MS:
@@ -246,6 +265,7 @@ class CheckpointKeeper:
         else:
             self._kept[name] = revision
             self._failed.pop(name, None)
+            self._odd.pop(name, None)
 
     async def _before(
         self, name: str, on_disk: _OnDisk | None

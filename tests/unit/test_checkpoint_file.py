@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from structlog.testing import capture_logs
 
+from lagwatch.clock import SystemClock
 from lagwatch.config.load import load
 from lagwatch.errors import ConfigError
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.checkpoint_file import decode, encode, pack, unpack
 from lagwatch.monitor.keeper import CheckpointKeeper
 from lagwatch.monitor.settings import monitor_settings
+from lagwatch.service import Service
 from tests.support.history import SetClock
 from tests.support.small_disk import small_disk
 from tests.support.stepped_cluster import SteppedCluster
@@ -107,6 +109,82 @@ def test_only_its_owner_may_read_it(place) -> None:
 
 def test_without_a_file_all_begins_anew(place) -> None:
     assert place.restored() == (0, "there is none yet")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:-1] + b"x"), "its checksum is wrong"),
+        (lambda path: path.write_bytes(b"something else"), "the file is not a checkpoint"),
+        (lambda path: path.write_bytes(b""), "the file is empty"),
+        (lambda path: (path.unlink(), path.mkdir()), "it cannot be read: Is a directory"),
+    ],
+)
+def test_a_file_that_is_damaged_is_a_warning_and_a_problem_until_the_next_is_written(
+    place, spoil, reason
+) -> None:
+    place.save()
+    spoil(place.path)
+    keeper = place.keeper(place.stepped.monitor)
+
+    with capture_logs() as logs:
+        asyncio.run(keeper.restore("here"))
+    problem = keeper.found_odd("here")
+    if place.path.is_dir():
+        place.path.rmdir()
+    asyncio.run(keeper.write())
+
+    assert [(log["event"], log["log_level"]) for log in logs] == [
+        ("checkpoint_not_used", "warning")
+    ]
+    assert reason in problem
+    assert str(place.path) in problem
+    assert keeper.found_odd("here") == ""
+
+
+def test_a_damaged_file_is_a_problem_of_its_cluster_alone(tmp_path) -> None:
+    state, config = tmp_path / "state", tmp_path / "lagwatch.toml"
+    state.mkdir()
+    (state / "east.checkpoint").write_bytes(b"something else")
+    config.write_text(
+        f'[checkpoint]\npath = "{state}"\n[history]\nstore = "none"\n'
+        '[clusters.east]\nbootstrap = "127.0.0.1:1"\n[clusters.west]\nbootstrap = "127.0.0.1:1"\n'
+    )
+    service = Service(load(config, {}), SystemClock())
+    assert service.checkpoints is not None
+
+    for name in ("east", "west"):
+        asyncio.run(service.checkpoints.restore(name))
+    problems = {each.cluster: each.problems for each in service.health()}
+    service.close()
+
+    (problem,) = problems["east"]
+    assert problem.startswith(f"checkpoints: {state / 'east.checkpoint'} was not used (the file is")
+    assert problems["west"] == ()
+
+
+def test_the_file_of_another_cluster_is_a_warning(place) -> None:
+    place.save()
+    place.path.rename(place.path.with_name("there.checkpoint"))
+    keeper = place.keeper(place.stepped.monitor, name="there")
+
+    asyncio.run(keeper.restore("there"))
+
+    assert "it is of cluster here" in keeper.found_odd("there")
+
+
+def test_a_missing_or_old_file_is_no_problem(place) -> None:
+    keeper = place.keeper(place.stepped.monitor)
+
+    with capture_logs() as logs:
+        asyncio.run(keeper.restore("here"))
+        place.save()
+        place.clock.ms += 25 * 3_600_000
+        asyncio.run(keeper.restore("here"))
+
+    unused = [log["log_level"] for log in logs if log["event"] == "checkpoint_not_used"]
+    assert unused == ["info", "info"]
+    assert keeper.found_odd("here") == ""
 
 
 def _places(whole: bytes) -> list[int]:
