@@ -22,6 +22,8 @@ from lagwatch.ports.access import COOKIE, EVERYBODY, NOBODY, Caller, Scope
 
 _LOOK_EVERY_S: Final = 1.0
 _MOST_HOSTS: Final = 1000
+_MOST_PEERS: Final = 1000
+_REFUSED_EVERY_S: Final = 60.0
 """Known answers about `Host` headers; a client may send any number of different ones."""
 _HOST: Final = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::[0-9]*)?")
 """Name or address of a `Host` header, and maybe a port."""
@@ -46,6 +48,7 @@ class AccessControl:
         self._open = not settings.authenticates
         self._tokens = _Tokens(auth.tokens_file, clock) if auth.tokens_file else None
         self._proxy = _Proxy(auth.proxy) if auth.proxy.addresses else None
+        self._refusals = _Refusals(clock)
         self._hosts = _Hosts(settings)
         self.is_host = self._hosts.is_host
         self.open_metrics = auth.open_metrics
@@ -64,7 +67,10 @@ class AccessControl:
             return EVERYBODY
         given = headers.get(b"authorization")
         if given is not None:
-            return self._authorized(given)
+            caller = self._authorized(given)
+            if caller is NOBODY:
+                self._refusals.note(peer)
+            return caller
         token = _cookie(headers.get(b"cookie", b""))
         if token:
             return self._holder(token)
@@ -99,6 +105,26 @@ class AccessControl:
 
     def _holder(self, token: bytes) -> Caller:
         return self._tokens.holder(token) if self._tokens else NOBODY
+
+
+class _Refusals:
+    """Logs who sends wrong tokens and passwords: each address once a minute, with their number."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since: dict[str, tuple[float, int]] = {}
+        """By address: when it was logged last, and refusals since."""
+
+    def note(self, peer: str) -> None:
+        now_s = self._clock.monotonic_s()
+        logged_s, times = self._since.pop(peer, (-_REFUSED_EVERY_S, 0))
+        times += 1
+        if now_s - logged_s >= _REFUSED_EVERY_S:
+            _audit.info("http_refused", peer=peer, times=times)
+            logged_s, times = now_s, 0
+        self._since[peer] = logged_s, times
+        if len(self._since) > _MOST_PEERS:
+            del self._since[next(iter(self._since))]
 
 
 class _Tokens:

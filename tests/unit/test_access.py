@@ -4,6 +4,7 @@ from base64 import b64encode
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from lagwatch.access import AccessControl
 from lagwatch.config.server import ServerSettings
@@ -51,6 +52,27 @@ def test_a_token_is_taken_as_bearer_or_as_a_password(file, header, name, scope) 
     caller = control(tokens_file=file).caller({b"authorization": header}, "10.0.0.1")
 
     assert (caller.name, caller.scope) == (name, scope)
+
+
+def test_who_tries_tokens_is_logged_once_a_minute_with_the_number_of_tries(file) -> None:
+    clock = StepClock()
+    access = control(clock, tokens_file=file)
+    wrong, right = {b"authorization": b"Bearer x"}, {b"authorization": b"Bearer " + READER.encode()}
+
+    with capture_logs() as logged:
+        for _ in range(3):
+            access.caller(wrong, "10.0.0.1")
+        access.caller(right, "10.0.0.1")
+        access.caller(wrong, "10.0.0.2")
+        clock.pass_s(60)
+        access.caller(wrong, "10.0.0.1")
+
+    seen = [(each["event"], each["peer"], each["times"]) for each in logged]
+    assert seen == [
+        ("http_refused", "10.0.0.1", 1),
+        ("http_refused", "10.0.0.2", 1),
+        ("http_refused", "10.0.0.1", 3),
+    ]
 
 
 @pytest.mark.parametrize(
