@@ -342,6 +342,7 @@ def _group(status: _Json) -> GroupView:
         partitions=partitions,
         worst=worst_of(str(status["status"]), partitions),
         at_ms=status.get("at_ms"),
+        data_age_s=float(status.get("data_age_s") or 0),
         stale=status.get("stale") is True,
     )
 

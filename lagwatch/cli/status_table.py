@@ -37,9 +37,8 @@ def draw_group(screen: Console, group: GroupView) -> None:
         head.append(f"  {group.rule}")
     screen.print(head)
     if group.stale and group.at_ms is not None:
-        screen.print(
-            plain(f"The data are old: what follows is as of {words.instant(group.at_ms)}.")
-        )
+        as_of = words.instant(group.at_ms - round(group.data_age_s * 1000))
+        screen.print(plain(f"The data are old: what follows is as of {as_of}."))
     if said := _sentence(group):
         screen.print(plain(said))
     if group.cause_sentence:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final
+from urllib.parse import quote
 
 import typer
 
@@ -24,6 +25,7 @@ _ANSWER_S: Final = 10.0
 _KEY_S: Final = 0.2
 _FLEET: Final = "/api/v1/fleet"
 _INCIDENTS: Final = "/api/v1/alerts/incidents?state=open&limit=1000"
+_MOST_PAGES: Final = 50
 _FOUND_S: Final = 10.0
 """Between two questions for causes and speeds: the server looks at each group's partitions."""
 _MOST_ASKED: Final = 50
@@ -127,9 +129,16 @@ class _Look:
         """By cluster and group; none where the server has no alerts."""
         from lagwatch.cli.top_view import open_incidents
 
+        found: dict[tuple[str, str], OpenIncident] = {}
+        cursor = ""
         with suppress(NotFoundError):
-            return open_incidents(self._source.document(_INCIDENTS))
-        return {}
+            for _ in range(_MOST_PAGES):  # in a storm the oldest are those that somebody works on
+                answer = self._source.document(f"{_INCIDENTS}&cursor={quote(cursor, safe='')}")
+                found |= open_incidents(answer)
+                cursor = answer.get("next") or ""
+                if not cursor:
+                    break
+        return found
 
     def _asked(self, seen: "LastAnswer") -> Mapping[tuple[str, str], "Found"]:
         """Causes and speeds of the groups that are shown, by cluster and group."""

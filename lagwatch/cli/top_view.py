@@ -62,8 +62,8 @@ class OpenIncident:
     """It may have begun earlier."""
 
 
-_FRESH_S: Final = 30.0
-"""A server that does not answer for so long may have restarted."""
+_FRESH_S: Final = 10.0
+"""What a server said that does not answer is no longer so."""
 
 Badness = Callable[[Line], tuple[float, ...]]
 _SORTS: Final[Mapping[str, Badness]] = {

@@ -92,6 +92,8 @@ class GroupView:
     members: int | None = None
     stale: bool = False
     """True if the verdict is based on stale data."""
+    data_age_s: float = 0.0
+    """How old they were when it was judged."""
     since_ms: int | None = None
     """When the trouble began; None while there is none, and of a Burrow."""
     since_at_least: bool = False
@@ -221,6 +223,7 @@ def group_view(verdict: GroupVerdict, info: GroupInfo | None = None) -> GroupVie
         partitions=partitions,
         worst=worst_of(verdict.status.name, partitions),
         at_ms=verdict.at_ms,
+        data_age_s=verdict.data_age_s,
         state=NO_STATE if info is None else info.state,
         members=None if info is None else info.member_count,
         stale=verdict.stale,

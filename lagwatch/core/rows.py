@@ -1035,7 +1035,11 @@ class Rows:
             return np.zeros(self.size, np.bool_)
         read_ms = turns.of(self.row)
         waits = self.overdue & (read_ms >= 0)
-        fresh = ~self.come(read_ms + FRESH_STEPS * step_ms, waits)
+        # after Kafka was away its member has to find its broker before it reads any partition
+        ends_ms = self.around.longer_at_ms(
+            self._gone_ms, read_ms, FRESH_STEPS * step_ms, self._absences
+        )
+        fresh = ~self.come(ends_ms, waits)
         short: Bools = ~self.come(self.quiet_since_ms + _TURN_STEPS * step_ms, waits)
         return waits & fresh & short
 

@@ -153,7 +153,8 @@ class LiveState:
             return seen, np.zeros(0, np.intp)
         before, around = self.turns, seen.around
         rows = judged.rows(seen, self.topics.read_ms)
-        self.turns = follow(before, rows, around, self.groups.holder)
+        unknown = self.groups.membership == Membership.UNKNOWN
+        self.turns = follow(before, rows, around, self.groups.holder, unknown)
         facts = replace(around.facts, turns=self.turns)
         new = np.setdiff1d(self.turns.row, before.row)
         return replace(seen, around=replace(around, facts=facts)), new

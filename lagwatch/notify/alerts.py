@@ -555,7 +555,7 @@ class Alerts:
         snapshot = self._snapshots.get(notice.cluster)
         if snapshot is None or notice.about is not About.GROUP:
             return None
-        if self._clock.now_ms() - snapshot.at_ms > _NEW_FOR_MS:
+        if snapshot.stale or self._clock.now_ms() - snapshot.at_ms > _NEW_FOR_MS:
             return None  # Kafka is away
         return figures_json(snapshot, notice.group)
 

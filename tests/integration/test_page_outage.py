@@ -138,7 +138,10 @@ class GivenAlerts:
         self.in_force: list[Mute] = []
 
     def incidents(self, ask: IncidentAsk) -> tuple[Sequence[IncidentRecord], str]:
-        return [each for each in self.open.values() if ask.group in {"", each.group}], ""
+        found = [each for each in self.open.values() if ask.group in {"", each.group}]
+        first = int(ask.cursor or 0)
+        until = first + ask.limit
+        return found[first:until], str(until) if until < len(found) else ""
 
     def in_trouble_since(self, cluster: str) -> Mapping[str, TroubleSince]:
         return {
@@ -498,6 +501,32 @@ def test_a_good_group_with_an_open_incident_is_seen_and_found(
     assert "open incident" in names[2]
     assert levels[:4] == ["err", "err", "warn", "ok"]
     assert [name.split()[0] for name in chosen] == ["group-0", "group-5"]
+
+
+def test_in_a_storm_the_oldest_incidents_are_known_too(
+    browser: Browser, sites: Sites, url: str
+) -> None:
+    browser.look(1280, 800, "light")
+    known = dict(sites.alerts.open)
+    storm = {
+        f"s{each}": replace(known["b7"], id=f"s{each}", group=f"s{each}") for each in range(1500)
+    }
+    mine = replace(known["b7"], group="group-5", acknowledged_ms=NOW_MS, acknowledged_by="ann")
+    sites.alerts.open.clear()
+    sites.alerts.open.update({**storm, "b7": mine})
+    try:
+        open_fleet(browser, url)
+        group = f"{ROW} .c-group"
+        eventually(
+            lambda: any("acknowledged" in text for text in browser.texts(group)),
+            "the row says that somebody works on it",
+        )
+        shown = [text for text in browser.texts(group) if "acknowledged" in text]
+    finally:
+        sites.alerts.open.clear()
+        sites.alerts.open.update(known)
+
+    assert [text.split()[0] for text in shown] == ["group-5"]
 
 
 def test_open_incidents_are_listed_although_their_cluster_was_not_seen_since_the_start(

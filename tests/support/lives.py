@@ -15,7 +15,7 @@ Actions (of partition 0, or of partition 1 after `p1`):
     delete 40           messages before this offset are deleted
     stable 150, end     last stable offset; `end`: no transaction is open
     tail 90             a reader found only control records from this offset to the log end
-    members hold, none, apart, rebalancing
+    members hold, none, apart, rebalancing, unknown
                         a member holds all partitions; there is none; it holds another topic; …
     partitions 2        the topic gets more partitions
     leader none, back   log ends of the topic cannot be read; they can again
@@ -510,7 +510,8 @@ class World:
             Member(member_id="m", client_id="c", host="/10.0.0.7", instance_id="", assignment=held),
         )
         rebalancing = self._members == "rebalancing"
-        state = "PreparingRebalance" if rebalancing else "Stable" if held else "Empty"
+        states = {"rebalancing": "PreparingRebalance", "unknown": "Unknown"}
+        state = states.get(self._members, "Stable" if held else "Empty")
         info = GroupInfo(
             group=GROUP,
             type="classic",

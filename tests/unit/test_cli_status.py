@@ -399,9 +399,10 @@ class TestOutput:
         fresh = LocalSource(queries(OK)).group("c1", OK.group, show_all=True)
         at_ms = NOW_MS - 120_000
 
-        old = drawn(replace(fresh, stale=True, at_ms=at_ms))
+        old = drawn(replace(fresh, stale=True, at_ms=at_ms, data_age_s=66.0))
 
-        assert f"The data are old: what follows is as of {words.instant(at_ms)}." in old
+        as_of = words.instant(at_ms - 66_000)
+        assert f"The data are old: what follows is as of {as_of}." in old
         assert "The data are old" not in drawn(fresh)
 
     def test_owners_are_named_as_in_notices(self) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 from fastapi import FastAPI
@@ -481,11 +482,15 @@ def url(application: FastAPI) -> Iterator[str]:
 
 
 def top_beside(application: FastAPI, incidents: list[dict[str, Any]], *, width: int) -> str:
-    """What `top` prints once of a server with these incidents."""
+    """What `top` prints once of a server with these incidents, of which each answer has one."""
 
     async def with_alerts(scope: Scope, receive: Receive, send: Send) -> None:
         if scope.get("path") == "/api/v1/alerts/incidents":
-            await JSONResponse({"incidents": incidents})(scope, receive, send)
+            asked = dict(parse_qsl(scope["query_string"].decode()))
+            first = int(asked.get("cursor", 0))
+            more = str(first + 1) if first + 1 < len(incidents) else ""
+            page = {"incidents": incidents[first : first + 1], "next": more}
+            await JSONResponse(page)(scope, receive, send)
         else:
             await application(scope, receive, send)
 

@@ -4,7 +4,8 @@ import { ask } from "./ask.js";
 
 const EVERY_MS = 15_000;
 const AGAIN_MS = 600_000; // without alerts: they may be switched on while the page is open
-const MOST = 1000;
+const MOST = 1000; // of one answer
+const PAGES = 50;
 
 export class Alerts {
   mutes = [];
@@ -33,9 +34,9 @@ export class Alerts {
     if (this.absent) return;
     try {
       const muted = await ask("api/v1/alerts/mutes"); // first, so that a server without alerts refuses one question only
-      const answer = await ask(`api/v1/alerts/incidents?state=open&limit=${MOST}`);
-      this.#open = new Map(answer.incidents.filter((incident) => incident.about === "group").map((incident) => [key(incident.cluster, incident.group), incident]));
-      this.#ofClusters = new Map(answer.incidents.filter((incident) => incident.about === "cluster").map((incident) => [incident.cluster, incident]));
+      const incidents = await openIncidents();
+      this.#open = new Map(incidents.filter((incident) => incident.about === "group").map((incident) => [key(incident.cluster, incident.group), incident]));
+      this.#ofClusters = new Map(incidents.filter((incident) => incident.about === "cluster").map((incident) => [incident.cluster, incident]));
       this.mutes = muted.mutes.map((mute) => ({ ...mute, matches: matcher(mute) }));
       this.known = true;
     } catch (error) {
@@ -64,6 +65,18 @@ export class Alerts {
   muted(cluster, group) {
     return this.mutes.find((mute) => mute.active && mute.matches(cluster, group));
   }
+}
+
+/** All of them, page by page: in a storm the oldest are those that somebody works on. */
+async function openIncidents() {
+  const found = [];
+  for (let cursor = "", page = 0; page < PAGES; page++) {
+    const answer = await ask(`api/v1/alerts/incidents?${new URLSearchParams({ state: "open", limit: MOST, cursor })}`);
+    found.push(...answer.incidents);
+    cursor = answer.next;
+    if (!cursor) break;
+  }
+  return found;
 }
 
 /** Trouble that becomes worse goes on: its incident has begun before the verdict of now. */

@@ -109,7 +109,7 @@ export function fillGroup(slot, entry, { known, stale, note, now }) {
   say(cells[AT.rate], speed ? (measured ? rate(speed.consumed_per_s) : "not yet") : "");
   hint(cells[AT.rate], speed && !measured && "Not measured yet: too few commits were seen.");
   hint(cells[AT.up], speed && catchUp({ ...speed, status: entry.status, catch_up_low_s: null }));
-  say(cells[AT.up], speed && entry.lag !== 0 && going !== "steady" && !keepsUp(entry.status, speed) ? catchUpBrief(speed) : "");
+  say(cells[AT.up], speed && entry.lag !== 0 && (going !== "steady" || entry.status !== "OK") && !keepsUp(entry.status, speed) ? catchUpBrief(speed) : "");
   say(cells[AT.time], timeLag(entry));
   hint(cells[AT.time], [entry.time === null ? "" : bounded(entry.time, entry.bound), REASONS[entry.reason]].filter(Boolean).join(": "));
   say(cells[AT.state], entry.members === null ? entry.state : `${entry.state}, ${number(entry.members)}`);
