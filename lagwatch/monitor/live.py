@@ -103,6 +103,7 @@ class LiveState:
             held_ms=self.held_ms,
             never_held=lambda rows: self.pace.held_s[rows] == 0,
             undescribed=lambda rows: self.groups.membership[rows] == Membership.UNKNOWN,
+            unsettled=self.unsettled,
             seen_ms=self.seen_ms,
             vacancies=self.vacancies,
         )
@@ -278,6 +279,14 @@ class LiveState:
             # what was appended since the earlier process ended has not been asked for yet
             ends = np.where(later_ms <= int(self.history.at_ms[-1]), ends, UNKNOWN)
         return (at >= 0) & (ends >= 0) & (offset > ends)
+
+    def unsettled(self, rows: Slots) -> Bools:
+        """Rows of groups that were described, with members that are not looked at yet."""
+        found: Bools = self.groups.membership[rows] == Membership.UNKNOWN
+        for index in np.flatnonzero(found).tolist():
+            info = self.groups.info.get(self.table.identity(int(rows[index]))[0])
+            found[index] = info is not None and info.state != "Unknown"
+        return found
 
     def is_remainder(self, rows: Slots) -> Bools:
         """Offsets that no consumer of this cluster reads on from."""

@@ -279,6 +279,7 @@ class Losses:
         held_ms: Callable[[Slots], Int64],
         never_held: Callable[[Slots], Bools],
         undescribed: Callable[[Slots], Bools],
+        unsettled: Callable[[Slots], Bools],
         seen_ms: Callable[[int, int, int], int],
         vacancies: Vacancies,
     ) -> None:
@@ -288,6 +289,7 @@ class Losses:
         `held_ms`: since when a member holds the partitions of some rows; -1 none does.
         `never_held`: rows whose partition no member was ever seen to hold.
         `undescribed`: rows of whose members nothing is known.
+        `unsettled`: those of them whose group was described since the last judgement.
         `seen_ms`: the longest stretch between two instants in which a row's partition was read.
         """
         self.starts = LogStarts()
@@ -300,6 +302,7 @@ class Losses:
         self._held_ms = held_ms
         self._never_held = never_held
         self._undescribed = undescribed
+        self._unsettled = unsettled
         self._seen_ms = seen_ms
         self._vacancies = vacancies
         self._compared_ms = UNKNOWN
@@ -562,8 +565,7 @@ class Losses:
         floor = self.starts.known_at(self._table.at[rows], known_ms)
         counted = np.maximum(self._setbacks.counted_until(rows), committed)
         lost = (floor > counted) & ~self._is_remainder(rows)
-        if self.starts.is_young:
-            lost &= ~self._undescribed(rows)  # their members are not known yet
+        lost &= ~self._unsettled(rows)  # whether members hold them is known with the next judgement
         held, never_held = self._held_ms(rows) >= 0, self._never_held(rows)
         for index in np.flatnonzero(lost).tolist():
             row, end = int(rows[index]), int(floor[index])

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
@@ -28,10 +29,11 @@ class Scene:
     watches: Sequence[Watched]
 
     def events_of(self, watched: Watched, group: str) -> list[dict[str, Any]]:
-        answer = watched.served.get(
-            f"/api/v1/clusters/{watched.served.cluster}/groups/{group}/events"
-        )
-        points: list[dict[str, Any]] = answer["points"]
+        path = f"/api/v1/clusters/{watched.served.cluster}/groups/{group}/events"
+        try:
+            points: list[dict[str, Any]] = watched.served.get(path)["points"]
+        except HTTPError:  # not known yet
+            return []
         return points
 
     def wait(self, group: str, name: str) -> list[dict[str, Any]]:

@@ -85,7 +85,7 @@ def _delete_15_messages(cluster: Cluster) -> None:
 
 
 def test_lost_messages_are_a_counter_that_begins_at_zero() -> None:
-    cluster = Cluster(topics={"t": [(10, 100)]}, commits={("g", "t", 0): 60}, infos=[info("g")])
+    cluster = _cluster()
     before = Scrape(cluster)
 
     _delete_15_messages(cluster)
