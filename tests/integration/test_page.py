@@ -789,12 +789,17 @@ class TestTenThousandGroups:
 
         seen = browser.run(words + "return given[0].map((one) => trend(one))", [measured, unknown])
         since = browser.run(
-            words + "return given[0].map(([judged, opened]) => inTroubleSince(judged, opened))",
-            [[9000, {"since_ms": 4000}], [9000, None], [None, {"since_ms": 4000}]],
+            words + "return given[0].map((each) => Object.values(inTroubleSince(...each)))",
+            [
+                [9000, False, {"since_ms": 4000, "again_ms": None, "since_at_least": True}],
+                [9000, True, {"since_ms": 4000, "again_ms": 5000, "since_at_least": True}],
+                [9000, True, None],
+                [None, False, {"since_ms": 4000, "again_ms": None, "since_at_least": True}],
+            ],
         )
 
         assert seen == ["+13/s", "+10/s"], "of what was before the trouble nothing counts"
-        assert since == [4000, 9000, None]
+        assert since == [[4000, True], [5000, False], [9000, True], [None, False]]
 
     def test_no_title_and_no_verdict_of_the_list_is_cut_off(
         self, browser: Browser, url: str
