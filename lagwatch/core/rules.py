@@ -503,7 +503,8 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
             "A member holds the partition, messages that can be read came five minutes ago, and "
             "the group has not committed an offset. Not, for an hour, while that member works off "
             "a backlog of other partitions. It holds until a commit, also while members "
-            "come and go, until none has come for fifteen minutes, or until the group is gone."
+            "come and go, until none has come for fifteen minutes, or until the group is gone. "
+            "The five minutes begin anew after an outage of Kafka and at a start of lagwatch."
         ),
         evidence=("commits", "held_for_ms", "interrupted", "log_end_offset"),
         sentence=(
