@@ -74,6 +74,8 @@ class Sites:
         self.fleet = Fleet([*groups, "..", _LONG], self.clock)
         self.fleet.fail("group-0", "group-1")
         self.gone = False
+        self.began_ms: int | None = None
+        """Of lagwatch, for the cluster out of reach."""
         self.url = ""
         self.alerts = GivenAlerts()
         away = ClusterMonitor("dr-site", self.fleet.monitor.settings)
@@ -89,6 +91,7 @@ class Sites:
             "the backlog of commits has not been read yet",
             unreachable=True,
             since_ms=now_ms - 600_000,
+            began_ms=self.began_ms,
             data_age_s=600.0,
             problems=(
                 "groups: a broker does not answer, the groups it coordinates are not listed",
@@ -269,6 +272,46 @@ def test_an_unreachable_cluster_takes_a_line_or_two_and_says_the_rest_on_demand(
     assert browser.barriers() == []
     assert browser.run("return document.body.scrollWidth") <= size[0]
     browser.picture(tmp_path / "open.png")
+
+
+@pytest.mark.parametrize("at_least", [False, True])
+def test_an_incident_from_before_the_start_says_since_when_a_cluster_is_in_trouble(
+    browser: Browser, at_least: bool
+) -> None:
+    sites = Sites()
+    sites.began_ms = NOW_MS + 60_000
+    (incident,) = [each for each in sites.alerts.open.values() if each.about == "cluster"]
+    sites.alerts.open[incident.id] = replace(incident, since_at_least=at_least)
+    before = ", in trouble since at least " if at_least else ", in trouble since "
+    with _serving(browser, sites) as address:
+        open_fleet(browser, address)
+        eventually(lambda: before in browser.text(_SUMMARY), "it is said")
+        said = browser.text(_SUMMARY)
+        browser.open(f"{address}?cluster=dr-site")
+        eventually(lambda: before in browser.text("#shown"), "so it is of the list")
+
+    assert said.startswith("dr-site: unreachable since lagwatch started at ")
+    assert ("since at least" in said) is at_least
+
+
+def test_rows_keep_their_cause_while_the_data_are_old(
+    browser: Browser, sites: Sites, url: str
+) -> None:
+    browser.look(1280, 800, "light")
+    open_fleet(browser, url)
+    row = ".row[data-bad]:not([hidden])"
+    eventually(lambda: browser.texts(f"{row} .note")[0] != "", "the cause has come")
+    (before, *_) = browser.texts(f"{row} .note")
+
+    sites.gone = True
+    old = f"{row}[data-stale]"
+    eventually(lambda: browser.texts(f"{old} .c-mark") != [], "the data are old")
+    eventually(lambda: browser.texts(f"{old} .note")[:1] == [before], "it says the same")
+    hint = browser.run(f"return document.querySelector('{old} .note').title")
+    sites.gone = False
+
+    assert before
+    assert hint.startswith("The data are too old to be trusted. Before: ")
 
 
 def test_several_clusters_out_of_reach_share_the_line(

@@ -181,7 +181,7 @@ export class Fleet {
     const missing = this.#missing().map((name) => this.#live.clusters.get(name));
     const { cluster } = read();
     const known = this.#all.some((entry) => !entry.remembered && (!cluster || entry.cluster === cluster));
-    if (missing.length && !known) return missing.map((cluster) => `${cluster.state.cluster}: ${outage(cluster)}: ${reason(cluster)}. Its groups are not known${this.#all.some((entry) => entry.cluster === cluster.state.cluster) ? ", but for those with an open incident" : ""}.`).join(" ");
+    if (missing.length && !known) return missing.map((cluster) => `${cluster.state.cluster}: ${this.#outage(cluster)}: ${reason(cluster)}. Its groups are not known${this.#all.some((entry) => entry.cluster === cluster.state.cluster) ? ", but for those with an open incident" : ""}.`).join(" ");
     if (!this.#all.length) return "No groups so far.";
     if (!this.#found) return "No group matches. Clear the search or the filters to see all.";
     return `${number(this.#found)} of ${number(this.#all.length)} groups`;
@@ -220,7 +220,11 @@ export class Fleet {
   #silent(asked, matches) {
     if (asked.state || (asked.status && asked.status !== "UNKNOWN")) return [];
     const names = this.#missing().filter((name) => matches(name.toLowerCase()));
-    return names.map((name) => ({ heading: name, outage: outage(this.#live.clusters.get(name)) }));
+    return names.map((name) => ({ heading: name, outage: this.#outage(this.#live.clusters.get(name)) }));
+  }
+
+  #outage(cluster) {
+    return outage(cluster, this.#alerts.incidentOf(cluster.state.cluster));
   }
 
   #toggle(heading) {

@@ -77,8 +77,8 @@ export function fillGroup(slot, entry, { known, stale, note, now }) {
     cells[AT.trouble].replaceChildren(mark(entry.worst, stale));
     slot.status = status;
   }
-  const cause = stale ? undefined : known?.cause;
-  hint(cells[AT.trouble], stale ? `Was ${VERDICTS[entry.worst] ?? entry.worst}. The data are too old to be trusted.` : cause?.sentence);
+  const cause = known?.cause;
+  hint(cells[AT.trouble], stale ? `Was ${VERDICTS[entry.worst] ?? entry.worst}. ${OLD}` : cause?.sentence);
   fillName(slot, entry.group);
   link.href = address({ group: entry.group, of: entry.cluster });
   // what is unknown stays unknown while the data are old
@@ -92,7 +92,7 @@ export function fillGroup(slot, entry, { known, stale, note, now }) {
   say(slot.note, notes);
   slot.note.hidden = !notes;
   slot.note.toggleAttribute("data-long", notes.length > LONG_NOTE);
-  hint(slot.note, cause?.sentence ?? entry.incident?.headline ?? quiet?.sentence, unknown);
+  hint(slot.note, stale && cause?.sentence ? `${OLD} Before: ${cause.sentence}` : cause?.sentence ?? entry.incident?.headline ?? quiet?.sentence, unknown);
   say(cells[AT.cluster], entry.cluster);
   hint(cells[AT.cluster], entry.cluster);
   const since = entry.since === null ? "" : `${entry.atLeast ? "≥ " : ""}${brief((now - entry.since) / 1000)}`;
@@ -115,6 +115,7 @@ export function fillGroup(slot, entry, { known, stale, note, now }) {
   say(cells[AT.state], entry.members === null ? entry.state : `${entry.state}, ${number(entry.members)}`);
 }
 
+const OLD = "The data are too old to be trusted.";
 const LONG_NOTE = 30; // characters; it gives way to the name
 const SPLIT_FROM = 25; // characters
 const END = 12;

@@ -6,14 +6,17 @@ import { duration, make, say } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 
-/** Since when there have been no fresh data, without the reason; "" for a cluster that is ready. */
-export function outage({ state, receivedAt }) {
+/** Since when there have been no fresh data, without the reason; "" for a cluster that is ready. `incident`: its open one. */
+export function outage({ state, receivedAt }, incident) {
   if (state.ready) return "";
-  if (state.began_ms !== null) return `${state.unreachable ? "unreachable" : "not ready"} since lagwatch started at ${instant(state.began_ms)}`;
+  if (state.began_ms !== null) return `${state.unreachable ? "unreachable" : "not ready"} since lagwatch started at ${instant(state.began_ms)}${trouble(incident, state.began_ms)}`;
   if (state.unreachable) return `unreachable, no data since ${instant(state.since_ms)}`;
   if (!state.stale || state.round === null) return "not ready";
   return `data ${duration(Math.round(age(state, receivedAt)))} old`;
 }
+
+/** An incident that is older than this process knows more than it does. */
+const trouble = (incident, beganMs) => (incident && incident.since_ms < beganMs ? `, in trouble since ${incident.since_at_least ? "at least " : ""}${instant(incident.since_ms)}` : "");
 
 /** While lagwatch did not run, Kafka need not have been away: the data of the process before have an end of their own. */
 const before = ({ since_ms: last, began_ms: began }) => (began !== null && last < began ? `, its last data before are of ${instant(last)}` : "");
@@ -46,7 +49,7 @@ export class Troubles {
 
   /** Show what is known now; ages go on. */
   show() {
-    const all = [...this.#live.clusters.values()].map((cluster) => ({ ...cluster, outage: outage(cluster), others: others(cluster.state) }));
+    const all = [...this.#live.clusters.values()].map((cluster) => ({ ...cluster, outage: outage(cluster, this.#alerts.incidentOf(cluster.state.cluster)), others: others(cluster.state) }));
     const out = all.filter((cluster) => cluster.outage);
     const troubled = all.filter((cluster) => cluster.outage || cluster.others.length);
     this.#box.hidden = !troubled.length;
