@@ -39,6 +39,8 @@ Slots = NDArray[np.integer]
 
 _REJOINED_MS = 60_000
 """Members that were not seen for so long have not just lost and found their coordinator."""
+_DESCRIBED_MS = 60_000
+"""A group is described so long after its first commit, at most, as a rule."""
 _EXPIRY_EVERY_MS = 60_000
 
 
@@ -281,11 +283,21 @@ class LiveState:
         return (at >= 0) & (ends >= 0) & (offset > ends)
 
     def unsettled(self, rows: Slots) -> Bools:
-        """Rows of groups that were described, with members that are not looked at yet."""
+        """Rows of groups whose members are about to be known.
+
+        Such a group was described, but its members are not looked at yet. Or it is new: others were
+        described before its first commit, and it is next.
+        """
         found: Bools = self.groups.membership[rows] == Membership.UNKNOWN
         for index in np.flatnonzero(found).tolist():
-            info = self.groups.info.get(self.table.identity(int(rows[index]))[0])
-            found[index] = info is not None and info.state != "Unknown"
+            row = int(rows[index])
+            info = self.groups.info.get(self.table.identity(row)[0])
+            if info is not None:
+                found[index] = info.state != "Unknown"
+                continue
+            first_ms = self.windows.entries(row).commit_ms[:1]
+            new = bool(first_ms) and self.data_ms - first_ms[0] < _DESCRIBED_MS
+            found[index] = new and bool(self.groups.info)
         return found
 
     def is_remainder(self, rows: Slots) -> Bools:

@@ -289,7 +289,7 @@ class Losses:
         `held_ms`: since when a member holds the partitions of some rows; -1 none does.
         `never_held`: rows whose partition no member was ever seen to hold.
         `undescribed`: rows of whose members nothing is known.
-        `unsettled`: those of them whose group was described since the last judgement.
+        `unsettled`: those of them whose members are about to be known.
         `seen_ms`: the longest stretch between two instants in which a row's partition was read.
         """
         self.starts = LogStarts()
@@ -411,13 +411,16 @@ class Losses:
             came_ms = min(vacancy.lasted_until_ms() + late_ms, found.committed_ms)
             reached = self.starts.reached(found.at, came_ms)
             gone = max(gone, found.start if reached < 0 else reached)
-        if found.alone:
-            # of a poll the commits since the poll before it are not known
-            gone = max(gone, self._gone_before(found, usual=2 if exact_times else 3))
         lost_to = min(found.passed_to, gone)
+        # of a poll the commits since the poll before it are not known
+        late = found.alone and self._gone_before(found, usual=2 if exact_times else 3)
+        # what is lost has begun: it did not read on from there, but at the log start at best
+        begun = found.before < max(self._counted(found.row), late)
+        if begun:
+            lost_to = found.passed_to
         steady = vacancy is None and self._keeps_up(found)
         fetched = found.offset < self.starts.known_before(found.at, found.since_ms)
-        if not steady and not fetched:
+        if not (begun or steady or fetched):
             verdict = self._cannot_have_read(found, vacancy, exact_times=exact_times)
             if verdict is None:
                 return
@@ -565,7 +568,7 @@ class Losses:
         floor = self.starts.known_at(self._table.at[rows], known_ms)
         counted = np.maximum(self._setbacks.counted_until(rows), committed)
         lost = (floor > counted) & ~self._is_remainder(rows)
-        lost &= ~self._unsettled(rows)  # whether members hold them is known with the next judgement
+        lost &= ~self._unsettled(rows)
         held, never_held = self._held_ms(rows) >= 0, self._never_held(rows)
         for index in np.flatnonzero(lost).tolist():
             row, end = int(rows[index]), int(floor[index])
@@ -588,7 +591,7 @@ class Losses:
         last_ms, committed_ms = between_ms = found.last_ms, found.committed_ms
         skew_ms = last_ms - window.commit_ms[-1] if window.commit_ms else 0
         took_ms = committed_ms - last_ms if window.commit_ms else 0
-        if exact_times and found.alone and not self.starts.gap_ms(*between_ms):
+        if found.alone and not self.starts.gap_ms(*between_ms):
             waited_ms, reason = self._history.waited(
                 np.array([at]), np.array([found.before]), np.array([committed_ms])
             )
@@ -634,10 +637,14 @@ class Losses:
     ) -> int:
         """Log start up to which messages were deleted while a group held no partitions; -1.
 
-        Only if the first of them, at its committed offset, was there when that had begun.
+        Only if the first of them, at its committed offset, was there when that began.
         `known_ms`: up to when it is known whether members came.
         """
-        if vacancy is None or self.starts.there_until_ms(at, committed) < vacancy.since_ms:
+        if vacancy is None:
+            return UNKNOWN
+        # without a record of it, that the members left is seen late
+        late_ms = 0 if vacancy.recorded else _SEEN_LATE_MS[1]
+        if self.starts.there_until_ms(at, committed) < vacancy.since_ms - late_ms:
             return UNKNOWN
         until_ms = np.array([vacancy.lasted_until_ms(known_ms)])
         return int(self.starts.known_at(np.array([at]), until_ms)[0])

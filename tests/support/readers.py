@@ -1,7 +1,8 @@
 """Readers of many kinds of topics with a short retention: what each loses is known exactly.
 
 Each is a group of its own with a partition of its own. One that finds its next message deleted goes
-on at the log start, as `auto.offset.reset=earliest` does; what it has fetched it still reads.
+on at the log start, as `auto.offset.reset=earliest` does, or at the log end; what it has fetched it
+still reads.
 """
 
 import random
@@ -50,6 +51,10 @@ class Reader:
     """Of each such time it is a member for the first part."""
     hangs: tuple[float, float] = (0.0, 0.0)
     """From, to."""
+    slow: tuple[float, float, float] = (1.0, 0.0, 0.0)
+    """Of each such time it reads for the second part at the third's speed only."""
+    latest: bool = False
+    """It goes on at the log end when its next message was deleted."""
     lost: int = 0
     committed: int = 0
     log_start: int = 0
@@ -84,7 +89,8 @@ class Reader:
             return True
         if not self.there or self.hangs[0] <= now_s < self.hangs[1]:
             return False
-        self._read()
+        period_s, slow_s, slowly = self.slow
+        self._read(slowly if (now_s + self._phase) % period_s < slow_s else self.reads)
         if now_s < self._next_s:
             return False
         self._next_s += self.commits_s * ((now_s - self._next_s) // self.commits_s + 1)
@@ -110,14 +116,14 @@ class Reader:
             self.log_start = max(self.log_start, old[-1])
             self._ends = self._ends[len(old) :]
 
-    def _read(self) -> None:
+    def _read(self, speed: float) -> None:
         if self._fetched < self.log_start and self._fetched <= self._position:
             self.lost += self.log_start - int(self._position)
-            self._position = self._fetched = self.log_start
+            self._position = self._fetched = self.log_end if self.latest else self.log_start
         if self._fetched >= self.log_start:
-            ahead = max(self.buffer, self.reads * TICK_S)
+            ahead = max(self.buffer, speed * TICK_S)
             self._fetched = min(self.log_end, max(self._fetched, self._position + ahead))
-        self._position = min(self._position + self.reads * TICK_S, self._fetched)
+        self._position = min(self._position + speed * TICK_S, self._fetched)
 
 
 class Readers:
@@ -143,6 +149,7 @@ class Readers:
         self._now_s = 0.0
         self._order = 0
         self._told = [-1] * len(readers)
+        self._there = [reader.there for reader in readers]
         self._polled_ms = -1
         number = len(readers)
         self._apply(CollectorStarted(incarnation=1))
@@ -165,11 +172,13 @@ class Readers:
         self.monitor.apply(report, EpochMs(self._now_ms))
 
     def unseen(self, seconds: float) -> None:
-        """Time passes before lagwatch is started."""
+        """Time passes before lagwatch is started; it reads what was committed last."""
         for _ in range(round(seconds / TICK_S)):
             self._now_s += TICK_S
             for reader in self.readers:
                 reader.step(self._now_s)
+        if seconds and self._exact_times:
+            self._tell(list(range(len(self.readers))))
 
     def watch(self, seconds: float) -> None:
         for _ in range(round(seconds / TICK_S)):
@@ -179,8 +188,9 @@ class Readers:
                 for number, reader in enumerate(self.readers)
                 if reader.step(self._now_s) and self._exact_times
             ]
-            if self._now_s % DESCRIBED_S == 0:
-                self._describe()
+            came_or_left = self._came_or_left()
+            if self._now_s % DESCRIBED_S == 0 or (came_or_left and self._exact_times):
+                self._describe(came_or_left)
             round_is_due = self._now_s % ROUND_S == 0
             if round_is_due and not self._exact_times:
                 new = [
@@ -233,7 +243,13 @@ class Readers:
         self._apply(CommitsKnown(until_ms=np.array([self._now_ms])))
         self.monitor.judge(EpochMs(self._now_ms))
 
-    def _describe(self) -> None:
+    def _came_or_left(self) -> list[int]:
+        there = [reader.there for reader in self.readers]
+        before, self._there = self._there, there
+        return [number for number, now in enumerate(there) if now != before[number]]
+
+    def _describe(self, came_or_left: list[int]) -> None:
+        """The offsets topic, where it is read, has a record of those who came or left."""
         infos = []
         for number, reader in enumerate(self.readers):
             member = Member(
@@ -253,7 +269,15 @@ class Readers:
                     members=(member,) if reader.there else (),
                 )
             )
-        self._apply(GroupsSeen(groups=tuple(infos), complete=True))
+        left = frozenset(f"g{each}" for each in came_or_left if not self.readers[each].there)
+        self._apply(
+            GroupsSeen(
+                groups=tuple(infos),
+                complete=True,
+                rebalances={f"g{each}": 1 for each in came_or_left} if self._exact_times else None,
+                emptied=left if self._exact_times else frozenset(),
+            )
+        )
 
     def counted(self) -> list[int]:
         """What is said of each."""

@@ -105,6 +105,13 @@ class Rounds:
             )
         )
 
+    def describe_another(self) -> None:
+        """What is known of groups is known of another group."""
+        info = GroupInfo(
+            group="other", type="classic", state="Empty", assignor="", coordinator=1, members=()
+        )
+        self._apply(GroupsSeen(groups=(info,), complete=True))
+
     def hold(self, assignor: str = "range") -> None:
         """A member of the group holds the partition."""
         info = GroupInfo(
@@ -181,6 +188,26 @@ def test_messages_deleted_before_they_were_read_are_lost(rounds: Rounds) -> None
         rounds.round(25, 40)
 
     assert rounds.lost() == 15
+
+
+@pytest.mark.parametrize("described", [True, False])
+def test_what_a_new_group_has_fetched_is_not_lost_before_its_members_are_known(
+    *, described: bool
+) -> None:
+    rounds = Rounds(exact_times=False)
+    rounds.describe_another()
+    rounds.round(0, 40)
+    rounds.commit(10)
+    for _ in range(5):
+        rounds.round(25, 40)
+    soon = rounds.lost()
+    if described:
+        rounds.hold()
+    for _ in range(10):
+        rounds.round(25, 40)
+
+    assert soon == 0
+    assert rounds.lost() == (0 if described else 15)
 
 
 def test_what_was_lost_is_a_lower_bound_while_more_is_deleted_than_is_counted(

@@ -39,6 +39,10 @@ def losing() -> dict[str, Reader]:
             reads=40, behind_s=20, deletes_s=5, kept_s=30, buffer=2000
         ),
         "hung for two minutes": Reader(reads=5000, kept_s=30, hangs=(300, 420)),
+        "hung for a minute": Reader(reads=5000, commits_s=2, kept_s=20, hangs=(300, 370)),
+        "away for less than a minute, behind a short retention": Reader(
+            reads=1500, writes=50, commits_s=2, deletes_s=2, kept_s=10, away=(145, 105)
+        ),
         "a job every two minutes": Reader(reads=5000, away=(120, 30), deletes_s=20, kept_s=30),
     }
 
@@ -75,8 +79,9 @@ def test_who_is_overtaken_by_retention_loses_messages(
     seen.watch(720)
 
     lost = [reader.lost - first for reader, first in zip(kinds.values(), before, strict=True)]
-    assert min(lost) > 5_000
+    assert min(lost) > 4_000
     shares = {
         kind: said / true for kind, said, true in zip(kinds, seen.counted(), lost, strict=True)
     }
-    assert {kind: share for kind, share in shares.items() if not 0.7 < share < 2.5} == {}
+    least = 0.75 if unseen_s else 0.97  # what was lost around the start is not known whole
+    assert {kind: share for kind, share in shares.items() if not least < share < 2.5} == {}
