@@ -50,7 +50,7 @@ from lagwatch.core.rates import (
 )
 from lagwatch.core.rows import ABSENCE, Absence, Around, WindowColumns
 from lagwatch.core.rules import first_rewind, membership_word, row_of
-from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.core.snapshot import DOUBTED_MS, ClusterSnapshot
 from lagwatch.core.time_lags import NOT_READ
 from lagwatch.core.window import Entries, Windows
 from lagwatch.errors import NotFoundError
@@ -369,9 +369,11 @@ def _transaction_age_ms(seen: _Seen) -> int | None:
 
 
 def _lost_is(seen: _Seen) -> str:
-    """`exact`, `upper_bound`, or `lower_bound` where more was deleted that is not counted yet."""
+    """`exact`, `upper_bound`, or `lower_bound` where more was, or may have been, deleted unread."""
     if seen.fact("lost_bound") > 0:
         return "upper_bound"
+    if seen.fact("lost_doubt_ms") > max(seen.now_ms - DOUBTED_MS, 0):
+        return "lower_bound"
     committed = _of(seen.end, "offset")
     log_start = seen.partition("log_start")
     deleted = 0 if committed is None or log_start is None else log_start - committed

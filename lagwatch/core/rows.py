@@ -318,6 +318,8 @@ class RowFacts:
     """How many of them somebody has acknowledged: they are shown no more."""
     lost_bound: Int64 | None
     """1 where some of the others may have been read, so that their number is an upper bound."""
+    lost_doubt_ms: Int64 | None
+    """When the group last passed messages that were deleted, and that it may have read or not."""
     lost_ms: Int64 | None
     """When the last of them were noticed missing; -1 never, or acknowledged."""
     lost_since_ms: Int64 | None

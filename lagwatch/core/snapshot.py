@@ -114,6 +114,8 @@ class GroupTimes(NamedTuple):
         )
 
 
+DOUBTED_MS: Final = 600_000
+"""How long it counts that a group passed deleted messages, and may have read them or not."""
 _SOME_TIMES: Final = 32
 """Questions of a round; the time lags of all take about as long as so many, up to 100,000 rows."""
 
@@ -344,13 +346,28 @@ class ClusterSnapshot:
         return int(self.around.facts.lost_shown(window).sum()), at_most
 
     def more_is_lost(self, number: int) -> bool:
-        """Was more deleted unread, of partitions with a loss that is shown, than is counted yet?"""
+        """Was more deleted unread than is counted yet, or may it have been?
+
+        Of partitions with a loss that is shown, and of those where the group lately passed deleted
+        messages that it may have read or not.
+        """
         rows = self.group.rows_of(number)
         lost, shown = self.around.facts.lost, self.shows_loss(rows)
+        if self.doubts_loss(rows).any():
+            return True
         if lost is None:
             return False
         deleted = self.below_log_start(rows)[shown]
         return bool((deleted > lost[self.rows.window[rows][shown]]).any())
+
+    def doubts_loss(self, rows: slice | list[int]) -> NDArray[np.bool_]:
+        """Mask of these rows: within ten minutes deleted messages were passed, read or not."""
+        doubt_ms, window = self.around.facts.lost_doubt_ms, self.rows.window[rows]
+        if doubt_ms is None or self.rules is not RuleSet.LAGWATCH:
+            return np.zeros(window.size, np.bool_)
+        since_ms = self.judged_ms - self.around.skew_ms - DOUBTED_MS
+        doubted: NDArray[np.bool_] = doubt_ms[window] > max(since_ms, 0)
+        return doubted
 
     def below_log_start(self, rows: slice | list[int] | NDArray[np.intp]) -> Int64:
         """How many messages of each row's lag lie below the log start: they were deleted."""

@@ -568,6 +568,7 @@ class ClusterMonitor:
     def _row_facts(self, skew_ms: int) -> RowFacts:
         left_ms = self.groups.left_ms
         lost_ms, lost_since_ms = map(self.setbacks.column, ("lost_ms", "lost_since_ms"))
+        lost_doubt_ms = self.setbacks.column("lost_doubt_ms")
         return RowFacts(
             membership=self.groups.membership,
             left_ms=None if left_ms is None else shifted(left_ms, skew_ms),
@@ -580,6 +581,7 @@ class ClusterMonitor:
             lost=self.setbacks.column("lost"),
             lost_acknowledged=self.setbacks.column("lost_acknowledged"),
             lost_bound=self.setbacks.column("lost_bound"),
+            lost_doubt_ms=None if lost_doubt_ms is None else shifted(lost_doubt_ms, skew_ms),
             lost_ms=None if lost_ms is None else shifted(lost_ms, skew_ms),
             lost_since_ms=None if lost_since_ms is None else shifted(lost_since_ms, skew_ms),
             lost_until=self.setbacks.column("lost_until"),

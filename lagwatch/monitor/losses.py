@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from lagwatch.core.log_end import LogEndHistory
 from lagwatch.core.model import UNKNOWN, EpochMs, TimeLagReason
+from lagwatch.core.snapshot import DOUBTED_MS
 from lagwatch.core.window import CommitColumns, Entries, Windows
+from lagwatch.monitor.leaps import Leap
 from lagwatch.monitor.rows import Identity, RowTable
 from lagwatch.monitor.setbacks import Setbacks
 from lagwatch.monitor.vacancies import Vacancies, Vacancy
@@ -57,8 +59,6 @@ _UNBIASED: Final = 2
 """So many steps that passed no log start show how fast a consumer reads."""
 _MOST_LOSSES: Final = 10_000
 """At most this many losses wait to be recorded."""
-_DOUBTED_MS: Final = 600_000
-"""How long a loss of a topic counts against what its group passed in other partitions."""
 _BEHIND: Final = 4
 """One that went over so many times its lag may be near the log end."""
 _THROWN_BACK: Final = 2
@@ -128,6 +128,17 @@ class _Pass:
     @property
     def skipped(self) -> int:
         return self.passed_to - self.before
+
+    def leap(self, usual: float) -> Leap:
+        """It as a leap over what is read as usual in the same time."""
+        return Leap(
+            before=self.before,
+            end=self.passed_to,
+            offset=self.offset,
+            took_ms=self.committed_ms - self.last_ms,
+            usual=usual,
+            at_ms=self.committed_ms,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,6 +321,8 @@ class Losses:
         self._rows_came = False
         """True if rows were made since then."""
         self._found: deque[Loss] = deque(maxlen=_MOST_LOSSES)
+        self._leaps: dict[int, tuple[Identity, Leap]] = {}
+        """By row: leaps of which it is not known yet whether they were skips."""
         self._skipped: dict[Identity, deque[tuple[int, int]]] = {}
         """First offset and end of the last losses of each group-partition."""
         self._doubts: dict[tuple[str, str], deque[_Doubt]] = {}
@@ -371,12 +384,16 @@ class Losses:
         row, offset = commits.row, commits.offset
         at = self._table.at[row]
         newest = np.append(log_start, UNKNOWN)[at]
-        passed = np.flatnonzero((before >= 0) & (before < newest) & (before < offset))
-        if not passed.size:
-            return
-        counted = self._setbacks.counted_until(row)
+        passes = (before >= 0) & (before < newest) & (before < offset)
+        passes &= self._setbacks.counted_until(row) < offset
+        leapt = np.isin(row, np.array([*self._leaps], np.intp))
         committed_ms = commits.commit_ms + skew_ms
-        for index in passed[counted[passed] < offset[passed]].tolist():
+        rows = row[passes | leapt]
+        for index in np.flatnonzero(np.isin(row, rows)).tolist() if rows.size else ():
+            commit = int(offset[index]), int(committed_ms[index]), int(commits.lag[index])
+            self._follow(int(row[index]), *commit, now_ms, passes=bool(passes[index]))
+            if not passes[index]:
+                continue
             same = row[: index + 1] == row[index]
             # of the instant of the commit it is not known: no higher than soon after it
             start = self.starts.reached(int(at[index]), int(committed_ms[index]))
@@ -424,11 +441,42 @@ class Losses:
             verdict = self._cannot_have_read(found, vacancy, exact_times=exact_times)
             if verdict is None:
                 return
-            if verdict or self._is_suspected(found, now_ms, skew_ms):
+            suspected = self._is_suspected(found, now_ms, skew_ms)
+            _, usual = self._readable(found, vacancy, exact_times=exact_times)
+            faster = usual > 0 and vacancy is None and self._may_have_become_faster(found)
+            if (verdict or suspected) and faster:
+                # of leaps in a row the first is the one whose usual speed is known
+                leap = self._table.identity(found.row), found.leap(usual)
+                self._leaps.setdefault(found.row, leap)
+            elif verdict or suspected:
                 lost_to = found.passed_to
         # one that is near the log end cannot have been thrown back to the log start
         behind = _BEHIND * found.lag >= found.step and not steady and not fetched
+        behind |= found.row in self._leaps
         self._settle(found.row, (found.before, lost_to, found.passed_to), now_ms, behind=behind)
+
+    def _may_have_become_faster(self, found: "_Pass") -> bool:
+        """Did it commit as usual before this, so that its speed is known, and may change?
+
+        Not one that is where only one lies that was thrown back.
+        """
+        known = len(found.window.commit_ms) > _GAPS and found.alone
+        thrown = self._share_of_even(found) <= _THROWN_SHARE
+        return known and not thrown and not self._was_silent(found)
+
+    def _follow(
+        self, row: int, offset: int, at_ms: int, lag: int, now_ms: EpochMs, *, passes: bool
+    ) -> None:
+        """A commit came: does it say whether the leap before it was a skip?"""
+        identity, leap = self._leaps.get(row, (None, None))
+        if leap is None:
+            return
+        skip = leap.is_skip(offset, at_ms, lag, passes=passes)
+        if skip is None and identity == self._table.identity(row):
+            return
+        del self._leaps[row]
+        if skip and identity == self._table.identity(row):
+            self._settle(row, (leap.before, leap.end, leap.end), now_ms, behind=False)
 
     def _cannot_have_read(
         self, found: "_Pass", vacancy: Vacancy | None, *, exact_times: bool
@@ -460,7 +508,9 @@ class Losses:
         # nor of one that had nothing more to read: it may be much faster
         absent = vacancy is not None or self._was_silent(found)
         measured = many and (absent or _was_behind(window))
-        too_far = (measured or (exact_times and not reads_on)) and skipped > readable
+        # after an absence all of a step may be read but what was deleted, as fast as may be
+        unread = step if measured and not absent else skipped
+        too_far = (measured or (exact_times and not reads_on)) and unread > readable
         far_before = bool(window.lag) and min(window.lag[-1], found.lag) > _FAR * step
         if may_delete and not (too_far and far_before):
             return None
@@ -499,13 +549,14 @@ class Losses:
     def _is_suspected(self, found: "_Pass", now_ms: EpochMs, skew_ms: int) -> bool:
         """Has its group been thrown back to the log start for the second time, as it seems?
 
-        Once may be chance. A reader that passes a log start as it reads speaks against it.
+        Once may be chance. A reader that passes a log start as it reads speaks against it. One that
+        was below the log start already says nothing: it reads what it has fetched.
         """
-        if not _reads_evenly(found.window):
+        if not _reads_evenly(found.window) or self._reads_fetched(found):
             return False
         key = self._table.identity(found.row)[:2]
         times, seen_ms = self._suspected.get(key, (0, now_ms))
-        times = times if now_ms - seen_ms < _DOUBTED_MS else 0
+        times = times if now_ms - seen_ms < DOUBTED_MS else 0
         share = self._share_of_even(found)
         thrown = share <= _THROWN_SHARE or self._has_leapt(found, skew_ms)
         if not thrown and not share >= 1:  # it is not known, or in between
@@ -524,9 +575,15 @@ class Losses:
         took_ms, since_then_ms = found.committed_ms - found.last_ms, found.committed_ms - since_ms
         if not 0 <= found.last_ms < since_ms or not found.before < start <= found.offset:
             return np.nan
+        if self._reads_fetched(found):
+            return np.nan
         if since_then_ms < min(max(_EVEN_MS[0], took_ms // 4), _EVEN_MS[1]):
             return np.nan
         return (found.offset - start) * took_ms / (found.step * since_then_ms)
+
+    def _reads_fetched(self, found: "_Pass") -> bool:
+        """Was it below the log start already when it committed before?"""
+        return found.before < self.starts.known_before(found.at, found.since_ms)
 
     def _has_leapt(self, found: "_Pass", skew_ms: int) -> bool:
         """Was it much faster over this log start than over times without one?"""
@@ -767,12 +824,17 @@ class Losses:
         first = max(before, self._counted(row))
         if end > first:
             _put(self._proved_ms, (group, topic), now_ms)
-            for doubt in self._doubts.pop((group, topic), ()):
-                self._count_doubt(doubt, now_ms)
+            doubts = self._doubts.pop((group, topic), ())
+            # losses are counted up to an offset: so in the order of offsets
+            for doubt in doubts:
+                if doubt.first < before:
+                    self._count_doubt(doubt, now_ms)
             first = max(first, self._counted(row))
             if end > first:
                 self._lose(row, first, end, now_ms, exact=False)
-                first = end
+            for doubt in doubts:
+                self._count_doubt(doubt, now_ms)
+            first = max(first, end)
         if not (behind and log_start > first):
             return
         if self._skips_lately((group, topic), now_ms):
@@ -781,15 +843,16 @@ class Losses:
         kept = self._doubts.get((group, topic)) or deque(maxlen=_MOST_DOUBTS)
         identity = group, topic, partition
         kept.append(_Doubt(identity=identity, at_ms=now_ms, first=first, end=log_start))
+        self._setbacks.doubt(row, now_ms)
         _put(self._doubts, (group, topic), kept)
 
     def _skips_lately(self, key: tuple[str, str], now_ms: int) -> bool:
         """Was a group seen to skip messages of a topic within ten minutes?"""
-        return now_ms - self._proved_ms.get(key, -_DOUBTED_MS) < _DOUBTED_MS
+        return now_ms - self._proved_ms.get(key, -DOUBTED_MS) < DOUBTED_MS
 
     def _count_doubt(self, doubt: _Doubt, now_ms: EpochMs) -> None:
         row = self._table.row_of(doubt.identity)
-        if row is None or now_ms - doubt.at_ms > _DOUBTED_MS:
+        if row is None or now_ms - doubt.at_ms > DOUBTED_MS:
             return
         first = max(doubt.first, self._counted(row))
         # a log start before it is that of a topic which was deleted and made anew

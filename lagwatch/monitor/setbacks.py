@@ -128,6 +128,11 @@ class Setbacks:
         column = self._columns.get("lost_until")
         return np.full(rows.size, UNKNOWN, np.int64) if column is None else column[rows]
 
+    def doubt(self, row: int, now_ms: int) -> None:
+        """The row's group passed deleted messages, and may have read them."""
+        self._column("lost_doubt_ms")[row] = now_ms
+        self._touched.append(np.array([row]))
+
     def lose(self, row: int, *, messages: int, until: int, now_ms: int, exact: bool) -> None:
         """Count messages of one row that were deleted unread; not `exact`: at most so many."""
         self._column("lost")[row] += messages
@@ -164,6 +169,7 @@ _EMPTY: Final = {
     "lost": 0,
     "lost_acknowledged": 0,
     "lost_bound": 0,
+    "lost_doubt_ms": UNKNOWN,
     "lost_ms": UNKNOWN,
     "lost_since_ms": UNKNOWN,
     "lost_until": UNKNOWN,

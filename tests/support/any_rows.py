@@ -151,6 +151,7 @@ class _Drawn:
             lost=self._of(0, 7),
             lost_acknowledged=self._of(0, 3),
             lost_bound=self._of(0, 1),
+            lost_doubt_ms=self._instant(UNKNOWN, UNKNOWN, 60, 5000),
             lost_ms=self._instant(UNKNOWN, UNKNOWN, 60, 5000),
             lost_since_ms=self._instant(UNKNOWN, 70, 6000),
             commits=self._commits(),

@@ -515,10 +515,39 @@ def test_a_slow_member_that_is_set_to_the_log_start_between_two_rounds_lost_what
 ) -> None:
     reads_slowly(rounds, log_end=5000)
     rounds.commit(300)
-    for _ in range(2):
-        rounds.round(300, 5000)
+    rounds.round(300, 5000)
+    soon = rounds.lost()
+    rounds.commit(301)
+    rounds.round(300, 5000)
 
+    assert soon == 0  # it may have become faster
     assert rounds.lost() == 285
+
+
+def test_what_was_lost_is_a_lower_bound_where_deleted_messages_may_have_been_read(
+    rounds: Rounds,
+) -> None:
+    """Every commit passes a log start: as a reader at the log start does, or one that loses."""
+    rounds.hold()
+    found = []
+    for offset in range(20, 220, 10):
+        rounds.commit(offset)
+        rounds.round(offset - 5, offset + 400)
+        shown = lost(rounds.monitor.judge(EpochMs(rounds.now_ms)), "g")
+        found.append((shown["lost"], shown["lost_is"]))
+
+    assert set(found[5:]) == {(0, "lower_bound")}
+
+
+def test_a_slow_member_that_becomes_fast_as_the_log_start_passes_it_lost_nothing(
+    rounds: Rounds,
+) -> None:
+    reads_slowly(rounds, log_end=5000)
+    for offset in range(300, 3000, 300):
+        rounds.commit(offset)
+        rounds.round(250, 5000)
+
+    assert rounds.lost() == 0
 
 
 def test_a_consumer_that_deletes_what_it_read_of_a_sudden_backlog_loses_nothing(

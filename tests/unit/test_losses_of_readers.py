@@ -23,6 +23,7 @@ def healthy() -> dict[str, Reader]:
         "right before what is deleted": Reader(reads=101, behind_s=55),
         "catching up": Reader(reads=1000, behind_s=59),
         "catching up with what it has fetched": Reader(reads=300, behind_s=59, buffer=100_000),
+        "slow and fast in turns": Reader(reads=1500, kept_s=30, slow=(100, 50, 30), buffer=100_000),
         "slow, with all of it fetched": Reader(
             reads=40, behind_s=20, deletes_s=5, kept_s=30, buffer=100_000
         ),
@@ -38,6 +39,7 @@ def losing() -> dict[str, Reader]:
         "slow, with little fetched": Reader(
             reads=40, behind_s=20, deletes_s=5, kept_s=30, buffer=2000
         ),
+        "thrown to the log end": Reader(reads=40, deletes_s=30, kept_s=30, buffer=500, latest=True),
         "hung for two minutes": Reader(reads=5000, kept_s=30, hangs=(300, 420)),
         "hung for a minute": Reader(reads=5000, commits_s=2, kept_s=20, hangs=(300, 370)),
         "away for less than a minute, behind a short retention": Reader(

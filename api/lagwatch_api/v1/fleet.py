@@ -295,7 +295,7 @@ def lost(snapshot: ClusterSnapshot | None, group: str) -> dict[str, object]:
     if snapshot is None or number is None:
         return {"lost": 0, "lost_is": "exact"}
     messages, at_most = snapshot.lost_messages(number)
-    more = "lower_bound" if messages and snapshot.more_is_lost(number) else "exact"
+    more = "lower_bound" if snapshot.more_is_lost(number) else "exact"
     return {"lost": messages, "lost_is": "upper_bound" if at_most else more}
 
 
