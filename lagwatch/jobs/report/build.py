@@ -456,7 +456,9 @@ class _Builder:
 
     def _retention(self, events: DataFrame) -> tuple[list[RetentionRisk], bool]:
         """Partitions at risk, and whether there is anything to judge by."""
-        samples = self._history.rows(Kind.SAMPLES, self._day.from_ms, self._day.to_ms, OFFSETS)
+        samples = self._history.rows(
+            Kind.SAMPLES, self._day.from_ms, self._day.to_ms, retention.COLUMNS
+        )
         transform = retention.risks(self._day, events)
         rows = self._collected("retention", samples.transform(transform))
         found = [RetentionRisk(**row) for row in rows]

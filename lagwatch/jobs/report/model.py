@@ -233,7 +233,7 @@ class RetentionRisk:
     topic: str
     partition: int
     lost: int
-    """Messages deleted unread: those of the day's events, and what is below the log start now."""
+    """Messages deleted unread in the day, each counted once."""
     lost_at_most: bool
     """True if the group may have read some of them."""
     margin: int | None
