@@ -365,7 +365,7 @@ class _Builder:
     def _incidents(
         self, buckets: DataFrame, rounds: DataFrame, events: DataFrame
     ) -> list[ReportedIncident]:
-        of_day = incidents.of_day(self._day, buckets)
+        of_day = incidents.of_day(self._day, buckets, rounds)
         rows = self._collected("incidents", events.transform(incidents.spells).transform(of_day))
         found = self._with_rounds([ReportedIncident(**row) for row in rows], rounds, events)
         return sorted(

@@ -176,7 +176,8 @@ class ReportedIncident:
     to_ms: int | None
     """None: it was open when the day ended, or when its group was last recorded."""
     seconds: float
-    """How much of it is in the day, and before `last_seen_ms`."""
+    """How much of it is in the day, with gaps; of an open one up to the end of the interval of
+    `last_seen_ms`. Where no change of status was recorded, the recorded time in WARN and ERR."""
     worst: str
     rule: str | None
     """The rule that decided when it was worst."""
@@ -184,7 +185,8 @@ class ReportedIncident:
     """In buckets of the day that it touches."""
     time_lag_max_s: float | None
     last_seen_ms: int | None = None
-    """End of the recording of its group in the day; None: not known."""
+    """The last round of its group in the day; where rounds are deleted, the end of what its last
+    roll-up recorded. None: not known."""
     cause: str | None = None
     """The cause that was named most often in the day; None: not known, or not recorded."""
     cause_certainty: str | None = None
