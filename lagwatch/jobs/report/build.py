@@ -341,7 +341,7 @@ class _Builder:
             test=TEST,
             days_before=len(days - {0}),
             compared=len(series),
-            changes=changes,
+            changes=changes if series else None,
         )
         return trend, bool(days - {0})
 

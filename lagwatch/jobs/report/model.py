@@ -119,7 +119,8 @@ class Trend:
     """Days before of which anything is recorded, at most seven."""
     compared: int
     """Series that could be compared."""
-    changes: Sequence[MetricChange]
+    changes: Sequence[MetricChange] | None
+    """None: no series could be compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,6 +399,23 @@ class Report:
     """True if only roll-ups of hours and days are left, from which no report is made."""
     notes: Sequence[str]
     """Notes on gaps and parts without data, which limit all other numbers."""
+
+    @property
+    def missed(self) -> int | None:
+        """Groups that missed the objective; None: of no group a time lag is known."""
+        kept = self.objectives.groups
+        return sum(group.met is False for group in kept) if kept else None
+
+    @property
+    def at_risk(self) -> int | None:
+        """Partitions of `retention`; None: there is nothing to judge by."""
+        return len(self.retention) if self.retention_known else None
+
+    @property
+    def to_scale(self) -> int | None:
+        """Groups and topics that need more consumers or partitions; None: not known of any."""
+        known = [advised.kind for advised in self.advice if advised.needed is not None]
+        return sum(kind.startswith("add_") for kind in known) if known else None
 
     def as_json(self) -> Mapping[str, Any]:
         """Plain values."""
