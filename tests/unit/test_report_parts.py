@@ -313,6 +313,16 @@ def test_an_incident_has_the_known_cause_that_was_named_most_often() -> None:
     assert found.cause_text == "Cause (certain): the group has no members."
 
 
+def test_the_numbers_of_a_cause_say_of_when_and_of_which_partition_they_are() -> None:
+    at_ms = Day(date=date(2026, 11, 20), zone=ZoneInfo("UTC")).from_ms + 11_520_000
+
+    said = words.as_of("the log begins at 5,122", at_ms, ZoneInfo("Europe/Berlin"))
+
+    assert said == (
+        "the log begins at 5,122 (as of 20 Nov 04:12, in the partition that decided then)"
+    )
+
+
 def test_without_a_recorded_sentence_a_cause_is_reported_by_its_meaning() -> None:
     found = with_rounds(_INCIDENT, _rounds(("no_members", "likely", 1)), {})
 

@@ -72,7 +72,7 @@ from lagwatch.jobs.report.parts import (
     urgency,
     with_rounds,
 )
-from lagwatch.jobs.report.words import moment
+from lagwatch.jobs.report.words import as_of, moment
 from lagwatch.jobs.tables import StoreRef, on_sound_files
 
 HEAT_ROWS: Final = 40
@@ -404,7 +404,10 @@ class _Builder:
             rows[row["incident"]].append(row)
         words: list[dict[str | None, str]] = [{} for _ in found]
         for row in said:
-            words[row["incident"]][row["cause"]] = row["sentence"]
+            if row["sentence"]:
+                words[row["incident"]][row["cause"]] = as_of(
+                    row["sentence"], row["at_ms"], self._day.zone
+                )
         return [with_rounds(*each) for each in zip(found, rows, words, strict=True)]
 
     def _to_do(

@@ -195,7 +195,7 @@ class ReportedIncident:
     cause_share: float | None = None
     """Share of the samples with a cause looked for that name this one."""
     cause_text: str | None = None
-    """A sentence with the certainty and what would refute it."""
+    """A sentence with the certainty, the instant its numbers are of, and what would refute it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
