@@ -10,7 +10,7 @@ from lagwatch.cli.ask import HERE, Cluster, Url, ask, cluster_of, group_path
 from lagwatch.cli.output import print_json
 from lagwatch.cli.reporting import Exit, reported
 from lagwatch.cli.words import instant
-from lagwatch.core.words import printable
+from lagwatch.core.words import counted, printable
 
 _Json = Mapping[str, Any]
 
@@ -207,8 +207,9 @@ def _explained(plan: _Json) -> Iterator[str]:
         if why := _WHY.get(each["state"]):
             yield f"{each['topic']} {each['partition']}: {why.format(**each)}"
     if plan["members"] != 0:
-        count = "an unknown number of" if plan["members"] is None else plan["members"]
-        yield f"the group has {count} members; Kafka resets offsets only when all have stopped"
+        members = plan["members"]
+        count = "an unknown number of members" if members is None else counted(members, "member")
+        yield f"the group has {count}; Kafka resets offsets only when all have stopped"
 
 
 def _unknown(plan: _Json) -> str:

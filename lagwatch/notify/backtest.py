@@ -150,8 +150,8 @@ def from_history(
         group=group,
         columns=("status", "rule", "complete", "total_lag", "time_lag_s", "time_lag_reason"),
     )
-    events = replace(of, kind=Kind.EVENTS, columns=("event", "count"))
-    losses = [loss for records in store.read(events) for loss in _losses(records)]
+    events = replace(of, kind=Kind.EVENTS, columns=("event", "count", "detail"))
+    losses = list(_losses(store.read(events)))
     samples = [sample for records in store.read(of) for sample in _rows(records)]
     return list(_with_losses(sorted(samples, key=lambda sample: sample.at_ms), losses))
 
@@ -165,17 +165,64 @@ class _Loss(NamedTuple):
     messages: int
 
 
-def _losses(records: Records) -> Iterator[_Loss]:
+class _LogEvent(NamedTuple):
+    """A loss, or the re-creation of a topic."""
+
+    at_ms: int
+    cluster: str
+    group: str
+    topic: str
+    partition: int
+    event: str
+    messages: int
+    detail: str
+
+
+def _losses(events: Iterable[Records]) -> Iterator[_Loss]:
+    """The losses among events, with the messages that no earlier event of the same log has.
+
+    Two instances write the same loss, and one that was killed writes it again.
+    """
+    logs: dict[tuple[str, str, str], dict[int, list[tuple[int, int]]]] = {}
+    for event in sorted(found for records in events for found in _log_events(records)):
+        topic = event.cluster, event.group, event.topic
+        if event.event == EventName.TOPIC_RECREATED:
+            logs.pop(topic, None)
+            continue
+        known = logs.setdefault(topic, {}).setdefault(event.partition, [])
+        messages = _beyond(known, json.loads(event.detail)) if event.detail else event.messages
+        yield _Loss(event.at_ms, event.cluster, event.group, max(0, messages))
+
+
+def _log_events(records: Records) -> Iterator[_LogEvent]:
     columns = (
-        records.text("event").tolist(),
         records.at_ms().tolist(),
         records.text("cluster").tolist(),
         records.text("group").tolist(),
+        records.text("topic").tolist(),
+        records.numbers("partition").tolist(),
+        records.text("event").tolist(),
         records.numbers("count").tolist(),
+        records.text("detail").tolist(),
     )
-    for event, at_ms, cluster, group, messages in zip(*columns, strict=True):
-        if event == EventName.RECORDS_LOST:
-            yield _Loss(at_ms, cluster or "", group or "", max(0, messages))
+    for at_ms, cluster, group, topic, partition, event, messages, detail in zip(
+        *columns, strict=True
+    ):
+        if event in {EventName.RECORDS_LOST, EventName.TOPIC_RECREATED}:
+            yield _LogEvent(
+                *(at_ms, cluster or "", group or "", topic or ""),
+                *(partition, event, messages, detail or ""),
+            )
+
+
+def _beyond(known: list[tuple[int, int]], lost: Mapping[str, int]) -> int:
+    """Add offsets to disjoint ranges; returns how many of them none of those has."""
+    first, end = lost["first"], lost["end"]
+    touched = [each for each in known if each[0] <= end and first <= each[1]]
+    begin = min([first, *(each[0] for each in touched)])
+    until = max([end, *(each[1] for each in touched)])
+    known[:] = [*(each for each in known if each not in touched), (begin, until)]
+    return until - begin - sum(last - first for first, last in touched)
 
 
 def _with_losses(samples: Iterable[Sample], losses: Iterable[_Loss]) -> Iterator[Sample]:

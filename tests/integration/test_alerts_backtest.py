@@ -71,6 +71,31 @@ def test_a_recorded_loss_misses_its_objective_from_the_event_on(tmp_path: Path) 
     ]
 
 
+def test_a_loss_that_was_recorded_twice_counts_once(tmp_path: Path) -> None:
+    store = ParquetStore(str(tmp_path / "history"))
+    store.write([_recorded([("OK", 0)] * 6)], batch="b1")
+    events: list[dict[str, Any]] = [
+        {"at_ms": 10_000, "detail": '{"first": 0, "end": 60, "exact": true}'},
+        {"at_ms": 10_900, "detail": '{"first": 0, "end": 60, "exact": true}'},
+        {"at_ms": 40_000, "detail": '{"first": 30, "end": 80, "exact": false}'},
+        {"at_ms": 70_000, "event": "topic_recreated", "partition": None, "detail": None},
+        {"at_ms": 80_000, "detail": '{"first": 0, "end": 20, "exact": true}'},
+    ]
+    rows = [
+        happening(**{"cluster": "prod", "event": "records_lost"} | event)
+        | {"at_ms": _START_MS + event["at_ms"]}
+        for event in events
+    ]
+    store.write([from_rows(Kind.EVENTS, rows)], batch="b2")
+
+    samples = from_history(
+        store, from_ms=_START_MS, to_ms=_START_MS + 200_000, cluster="prod", group=None
+    )
+
+    store.close()
+    assert [sample.seen.lost for sample in samples] == [0, 60, 80, 100, 100, 100]
+
+
 def test_a_stop_after_a_recorded_loss_is_sent(tmp_path: Path) -> None:
     store = ParquetStore(str(tmp_path / "history"))
     rules = ["records_lost", "records_lost", "stopped", "stopped"]

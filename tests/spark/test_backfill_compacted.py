@@ -112,7 +112,12 @@ def records_left(kafka: EmbeddedKafka, topic: str) -> int:
 
 
 def filled(
-    spark: SparkSession, kafka: EmbeddedKafka, topic: str, folder: Path
+    spark: SparkSession,
+    kafka: EmbeddedKafka,
+    topic: str,
+    folder: Path,
+    *,
+    until_ms: int = FROM_MS + HOUR_MS,
 ) -> tuple[ClusterBackfill, Rows]:
     """What is reported of a backfill of the hour, and its samples."""
     ref = StoreRef(settings=HistorySettings(url=str(folder / topic)))
@@ -120,7 +125,7 @@ def filled(
         source=From.KAFKA,
         clusters={"here": settings(kafka, topic)},
         since_ms=FROM_MS,
-        until_ms=FROM_MS + HOUR_MS,
+        until_ms=until_ms,
         replay=ReplaySettings(monitor=monitor_settings(), interval_ms=INTERVAL_MS, full_every=1),
         shards=2,
     )
@@ -145,6 +150,8 @@ def test_rows_begin_where_the_broker_has_left_every_commit_and_are_those_of_a_wh
 
     result, rows = filled(spark, kafka, compacted, tmp_path)
     of_whole, rows_of_whole = filled(spark, kafka, whole, tmp_path)
+    half_ms = FROM_MS + HOUR_MS // 2
+    of_half, rows_of_half = filled(spark, kafka, compacted, tmp_path / "half", until_ms=half_ms)
 
     (complete_from,) = result.complete_from.values()
     assert FROM_MS + HOUR_MS // 2 < complete_from < FROM_MS + 2 * HOUR_MS // 3
@@ -164,6 +171,13 @@ def test_rows_begin_where_the_broker_has_left_every_commit_and_are_those_of_a_wh
     assert f"{ONCE}: only its last commit is there, of " in lines
     assert "steady: all commits are there from " in lines
     assert of_whole.partly == ()
+    assert of_whole.swallowed == result.swallowed == ()
+    # of the time before, compaction has left nothing of those that committed again
+    assert {row["group"] for row in rows_of_half} <= {ONCE}
+    assert of_half.swallowed == tuple(sorted(GROUPS))
+    assert of_half.coverage()["groups_without_commits"] == sorted(GROUPS)
+    assert of_half.coverage()["groups_with_missing_commits"] == len(GROUPS) + 1
+    assert any("behind, steady" in line for line in of_half.lines(dry_run=False))
     offsets = ("group", "at_ms", "committed_offset", "log_end_offset", "lag", "time_lag_s")
     first_ms = -(-complete_from // INTERVAL_MS) * INTERVAL_MS
     assert seen(rows, 0, offsets) == seen(rows_of_whole, first_ms, offsets)

@@ -452,7 +452,7 @@ def test_retention(numbers, sql) -> None:
             from events where event = 'records_lost' and at_ms >= {FROM_MS} and at_ms < {TO_MS}
             group by all),
         y as (select x.*, coalesce(counted, 0)
-            + greatest(s1 - greatest(c1, coalesce(counted_to, 0)), 0) lost,
+            + greatest(s1 - greatest(c1, coalesce(counted_to, 0), s0), 0) lost,
             coalesce(at_most, false) lost_at_most, c1 - s1 margin,
             (e1 - greatest(c1, s1)) / (e1 - s1) behind_share,
             ((s1 - s0) - (c1 - c0)) / span_s margin_per_s, s1 > s0 as moved

@@ -65,6 +65,29 @@ def test_nothing_is_to_do_for_a_group_that_ended_or_recovered_after_its_last_rou
     ]
 
 
+def test_the_sentence_of_a_cause_is_the_last_one_with_its_instant(spark) -> None:
+    """A later sentence of another cause, or without one, does not date it."""
+    said = [
+        (1_000, "records_lost", "certain", "the log begins at 100"),
+        (2_000, "records_lost", "certain", "the log begins at 5,122"),
+        (3_000, "all_slow", "likely", "too slow"),
+        (4_000, None, None, None),
+    ]
+    events = spark.createDataFrame(
+        [("here", "billing", "group_status", *row) for row in said],
+        "cluster string, `group` string, event string, at_ms long, cause string,"
+        " cause_certainty string, detail string",
+    )
+    spells = spark.createDataFrame([(0, "here", "billing", 500, 9_000)], troubles.SPELLS)
+
+    rows = events.transform(troubles.sentences(spells)).collect()
+
+    assert {(row["cause"], row["sentence"], row["at_ms"]) for row in rows} == {
+        ("records_lost", "the log begins at 5,122", 2_000),
+        ("all_slow", "too slow", 3_000),
+    }
+
+
 def _buckets(spark: SparkSession, last_ms: int) -> DataFrame:
     """Of one group up to a bucket, and of another all the time."""
     first_ms = DAY.from_ms - 48 * HOUR_MS

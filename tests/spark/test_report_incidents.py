@@ -22,6 +22,7 @@ BUCKETS = (
     "cluster string, `group` string, bucket_ms long, ok_s double, warn_s double,"
     " err_s double, unknown_s double, lag_max long, time_lag_max_s double"
 )
+ROUNDS = "cluster string, `group` string, at_ms long, reason string, interval_ms int"
 FOUND = (
     "cluster string, `group` string, from_ms long, to_ms long, last_seen_ms long, seconds double,"
     " worst string, rule string, lag_max long, time_lag_max_s double"
@@ -46,9 +47,14 @@ def buckets(spark: SparkSession, bad: tuple[float, float] | None, last: float = 
     return spark.createDataFrame(rows, BUCKETS)
 
 
-def found(spark: SparkSession, changes: list[tuple], rows: DataFrame) -> DataFrame:
+def found(
+    spark: SparkSession, changes: list[tuple], rows: DataFrame, rounds_ms: tuple[int, ...] = ()
+) -> DataFrame:
     events = spark.createDataFrame(changes, EVENTS)
-    return events.transform(incidents.spells).transform(incidents.of_day(DAY, rows))
+    rounds = spark.createDataFrame(
+        [("here", "billing", at_ms, "interval", 10_000) for at_ms in rounds_ms], ROUNDS
+    )
+    return events.transform(incidents.spells).transform(incidents.of_day(DAY, rows, rounds))
 
 
 def expected(spark: SparkSession, *rows: tuple) -> DataFrame:
@@ -120,6 +126,22 @@ def test_what_ended_before_the_day_or_was_never_bad_is_none(spark) -> None:
     seen = found(spark, changes, buckets(spark, None))
 
     assertDataFrameEqual(seen, expected(spark))
+
+
+def test_a_gap_in_the_last_bucket_does_not_hide_its_last_round(spark) -> None:
+    """Recorded from 05:00:00 to 05:02:00, and from 05:04:00 to the round of 05:04:50."""
+    rows = buckets(spark, (2, 24), last=6)
+    until = F.when(F.col("bucket_ms") == at(5), F.lit(180.0)).otherwise(F.col("err_s"))
+    rounds_ms = tuple(
+        at(5) + at_ms for at_ms in (*range(0, 120_000, 10_000), *range(240_000, 300_000, 10_000))
+    )
+    changes = [change(2, "OK", "ERR", "stopped")]
+
+    seen = found(spark, changes, rows.withColumn("err_s", until), rounds_ms)
+
+    (row,) = seen.collect()
+    assert row["last_seen_ms"] == at(5) + 290_000
+    assert row["seconds"] == 3 * 3600 + 300
 
 
 def test_an_open_incident_lasts_no_longer_than_its_group_was_recorded(spark) -> None:

@@ -3,8 +3,10 @@
 import asyncio
 import shutil
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from lagwatch.config.history import HistorySettings, RetentionSettings
@@ -24,6 +26,7 @@ from tests.support.elastic_history import unique_prefix
 from tests.support.elasticsearch import EmbeddedElasticsearch
 from tests.support.history import NOON_MS, held, sample
 from tests.support.rollups import INTERVAL_MS, Recording, recording
+from tests.support.stores import KINDS_OF_STORES, history_of
 
 FULL_MS = 600_000
 SOON_MS = day_start_ms("2026-11-22") + HOUR_MS
@@ -77,6 +80,45 @@ def test_elasticsearch_and_parquet_give_the_same_roll_ups(
         assert ref_results[1].buckets[Kind.ROLLUP_5M] <= 6
     of_parquet.close()
     of_elastic.close()
+
+
+@pytest.mark.parametrize("first_deleted", [False, True])
+@pytest.mark.parametrize("kind_of_store", KINDS_OF_STORES)
+def test_late_rows_of_a_day_past_the_retention_are_rolled_up_before_they_are_deleted(
+    spark: SparkSession,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    kind_of_store: str,
+    *,
+    first_deleted: bool,
+) -> None:
+    history = history_of(kind_of_store, request, tmp_path)
+    keeping = RetentionSettings(samples_days=1, group_samples_days=1, rollup_5m_days=2)
+    forever, short = (
+        StoreRef(settings=history.model_copy(update={"retention": retention}))
+        for retention in (FOREVER, keeping)
+    )
+    long_ago_ms = NOON_MS - 5 * DAY_MS
+    record(forever, recording(24, start_ms=long_ago_ms), "live")
+    run(spark, forever)
+    with closing(forever.open()) as store:
+        before = {kind: held(store, kind) for kind in ROLLUPS}
+    if first_deleted:
+        run(spark, short)
+    late = [sample(group="late", at_ms=long_ago_ms + 30_000 * n, lag=77) for n in range(3)]
+    record(forever, Recording(samples=late, groups=[], events=[]), "late")
+
+    result = run(spark, short)
+
+    assert result.removed[Kind.SAMPLES] >= len(late)
+    with closing(short.open()) as store:
+        after = {kind: held(store, kind) for kind in ROLLUPS}
+        assert held(store, Kind.SAMPLES) == held(store, Kind.ROLLUP_5M) == []
+    for kind in (Kind.ROLLUP_1H, Kind.ROLLUP_1D):
+        assert [row for row in after[kind] if row["group"] != "late"] == before[kind]
+        of_late = [row for row in after[kind] if row["group"] == "late"]
+        assert {row["level"]: row["lag_max"] for row in of_late} == {"partition": 77, "topic": 77}
+        assert max(row["samples"] for row in of_late) >= len(late)
 
 
 def test_many_rows_in_elasticsearch_are_shared_out_by_groups(

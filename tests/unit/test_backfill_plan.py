@@ -141,6 +141,19 @@ def test_what_is_not_covered_is_said() -> None:
     assert done.coverage()["offsets_partitions_with_missing_commits"] == {"3": NOON_MS, "4": None}
 
 
+def test_groups_without_any_commit_left_are_named() -> None:
+    names = tuple(f"group-{number:02d}" for number in range(22))
+    done = ClusterBackfill(
+        cluster="here", gaps=(), rounds=5, complete_from={3: NEVER_MS}, swallowed=names
+    )
+
+    said = done.not_covered()[-1]
+
+    assert said.startswith("22 groups of these partitions with commits after this time and none ")
+    assert said.endswith("group-18, group-19 and 2 more groups")
+    assert done.coverage()["groups_without_commits"] == list(names)
+
+
 def test_what_is_missing_is_said_without_a_count_of_nothing() -> None:
     done = ClusterBackfill(
         cluster="here", gaps=(), rounds=5, complete_from={3: NOON_MS}, counts={"incomplete": 0}

@@ -375,6 +375,18 @@ def test_the_commands_list_compare_and_plan(server: Served) -> None:
     assert "orders 0: no offset was committed then" in found["rollback-plan"].stderr
 
 
+@pytest.mark.parametrize(("members", "said"), [(1, "1 member;"), (2, "2 members;")])
+def test_a_plan_says_how_many_members_must_stop(live, server, members, said) -> None:
+    _run(server, "a/b", "--version", "4.2")
+    live.describe("a/b", kind="classic", members=members)
+    live.wait(1)
+    live.judge()
+
+    planned = _asked(server, "rollback-plan", "a/b", "4.2")
+
+    assert f"the group has {said} Kafka resets offsets only when all" in planned.stderr
+
+
 @pytest.mark.parametrize(
     ("kind", "remedy"),
     [

@@ -4,10 +4,11 @@ import email
 import email.policy
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, date, datetime
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -30,6 +31,7 @@ from lagwatch.jobs.report.model import (
     ClusterDay,
     DeployedOffset,
     DeploymentDay,
+    GroupDay,
     GroupObjective,
     GroupTurn,
     HeatMap,
@@ -208,7 +210,7 @@ def report() -> Report:
         objectives=ObjectivesKept(
             objective_s=60, objective_share=0.99, budget_days=28, groups=none
         ),
-        trend=Trend(test="", days_before=0, compared=0, changes=none),
+        trend=Trend(test="", days_before=0, compared=0, changes=None),
         heat=HeatMap(hours=none, rows=none, left_out=0),
         groups_new=none,
         groups_gone=none,
@@ -309,6 +311,16 @@ def test_an_incident_has_the_known_cause_that_was_named_most_often() -> None:
     assert (found.cause, found.cause_certainty) == ("no_members", "certain")
     assert found.cause_share == pytest.approx(0.3)
     assert found.cause_text == "Cause (certain): the group has no members."
+
+
+def test_the_numbers_of_a_cause_say_of_when_and_of_which_partition_they_are() -> None:
+    at_ms = Day(date=date(2026, 11, 20), zone=ZoneInfo("UTC")).from_ms + 11_520_000
+
+    said = words.as_of("the log begins at 5,122", at_ms, ZoneInfo("Europe/Berlin"))
+
+    assert said == (
+        "the log begins at 5,122 (as of 20 Nov 04:12, in the partition that decided then)"
+    )
 
 
 def test_without_a_recorded_sentence_a_cause_is_reported_by_its_meaning() -> None:
@@ -489,6 +501,32 @@ def test_an_incident_is_not_said_to_go_on_while_nothing_was_recorded(report) -> 
     assert page.count('x="56.94" width="2.08"') == 2, "half an hour of the day"
 
 
+def test_what_is_not_known_is_no_zero_on_the_page_or_in_the_text(report) -> None:
+    load = Load(
+        peak_per_s=10.0, buckets=100, rate_per_s=None, saturated_buckets=0, unowned_buckets=0,
+        partly_buckets=0, read_share=1.0, partitions=4, consumers=2,
+    )  # fmt: skip
+    row = {"cluster": "prod", "group": "mailer", "topic": "mails", **asdict(load)}
+    unknown: dict[str, Any] = dict.fromkeys(GroupDay.__slots__)
+    group = GroupDay(**unknown | {"cluster": "prod", "group": "mailer"})
+    first_day = replace(report, groups=(group,), advice=(topic_advice(row, 0.7),))
+    compared = replace(first_day.trend, days_before=7, compared=3, changes=())
+
+    page, text = html(first_day), plain(first_day)
+    known = replace(first_day, trend=compared)
+
+    tiles = [one["what"] for one in facts(first_day) if one["count"] is None]
+    assert tiles == ["Missed the objective", "Partitions at risk", "To be scaled", "Changed"]
+    assert page.count("<b>unknown</b>") == len(tiles)
+    assert "Not known: nothing could be compared." in page
+    assert "Scale: not known, of no group it is known what its consumers can do" in text
+    assert "Changed against the week before: not known, nothing could be compared" in text
+    assert first_day.as_json()["trend"]["changes"] is None
+    assert "Nothing changed by more than chance." in html(known)
+    assert facts(known)[-1]["count"] == 0
+    assert "Changed" not in plain(known)
+
+
 def test_the_text_sums_up_what_a_group_loses(report) -> None:
     risk = RetentionRisk(
         cluster="prod",
@@ -663,6 +701,7 @@ def test_a_webhook_gets_the_documented_json(report, receiver) -> None:
     assert request.json["subject"] == _SUBJECT
     assert request.json["text"].splitlines()[1] == "There is <nothing> here."
     assert (request.json["event"], request.json["report"]["groups"]) == ("report", 0)
+    assert request.json["report"]["changes"] is request.json["report"]["to_scale"] is None
     assert request.key == "report-Europe-Berlin-2026-11-20"
     assert request.headers["x-kind"] == "report"
     assert request.headers["x-lagwatch-signature"].startswith("t=")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lagwatch.core.record import Kind
 from lagwatch.core.record.columns import ROLLUP_STEP_MS
-from lagwatch.jobs.rollup.plan import ROLLUPS, Makeable, buckets, due, end_of, pieces
+from lagwatch.jobs.rollup.plan import buckets, due, end_of, pieces
 from lagwatch.jobs.stores.base import RawRows
 from lagwatch.jobs.units import Ranges, common, contains, union, widened
 
@@ -41,10 +41,6 @@ def test_ranges_behave_like_the_sets_they_stand_for(ranges, other, step) -> None
         assert union(pieces((begin, end), step)) == union([(begin, end)])
 
 
-def anything() -> Makeable:
-    return Makeable(from_ms=dict.fromkeys(ROLLUPS, 0), also=dict.fromkeys(ROLLUPS, ()))
-
-
 def test_buckets_that_are_not_over_are_not_due() -> None:
     held = ((0, 2 * HOUR_MS),)
     now_ms = HOUR_MS + 700_000
@@ -52,9 +48,9 @@ def test_buckets_that_are_not_over_are_not_due() -> None:
     wanted = due(RawRows(held=held, changed=(), mark={}), 0, now_ms, back_ms=0)
 
     assert end_of(Kind.ROLLUP_5M, now_ms) == HOUR_MS + FIVE_MS
-    assert buckets(Kind.ROLLUP_5M, wanted, held, anything(), now_ms) == ((0, HOUR_MS + FIVE_MS),)
-    assert buckets(Kind.ROLLUP_1H, wanted, held, anything(), now_ms) == ((0, HOUR_MS),)
-    assert buckets(Kind.ROLLUP_1D, wanted, held, anything(), now_ms) == ()
+    assert buckets(Kind.ROLLUP_5M, wanted, held, now_ms) == ((0, HOUR_MS + FIVE_MS),)
+    assert buckets(Kind.ROLLUP_1H, wanted, held, now_ms) == ((0, HOUR_MS),)
+    assert buckets(Kind.ROLLUP_1D, wanted, held, now_ms) == ()
 
 
 def test_an_hour_that_was_not_over_last_time_is_due_although_recording_has_stopped() -> None:
@@ -62,40 +58,22 @@ def test_an_hour_that_was_not_over_last_time_is_due_although_recording_has_stopp
 
     wanted = due(RawRows(held=held, changed=(), mark={}), 900_000, 9 * HOUR_MS, back_ms=0)
 
-    assert buckets(Kind.ROLLUP_5M, wanted, held, anything(), 9 * HOUR_MS) == ()
-    assert buckets(Kind.ROLLUP_1H, wanted, held, anything(), 9 * HOUR_MS) == ((0, HOUR_MS),)
+    assert buckets(Kind.ROLLUP_5M, wanted, held, 9 * HOUR_MS) == ()
+    assert buckets(Kind.ROLLUP_1H, wanted, held, 9 * HOUR_MS) == ((0, HOUR_MS),)
 
 
 @given(
     held=RANGES,
-    also=RANGES,
-    from_min=st.integers(0, 70),
     now_min=st.integers(0, 90),
     kind=st.sampled_from([Kind.ROLLUP_5M, Kind.ROLLUP_1H]),
 )
-def test_buckets_are_always_whole(held, also, from_min, now_min, kind) -> None:
+def test_buckets_are_always_whole(held, now_min, kind) -> None:
     def minutes(ranges: Ranges) -> Ranges:
         return union((begin * 60_000 + 10_000, end * 60_000 + 20_000) for begin, end in ranges)
 
-    cut = Makeable(
-        from_ms=dict.fromkeys(ROLLUPS, from_min * 60_000 + 1),
-        also=dict.fromkeys(ROLLUPS, minutes(union(also))),
-    )
     recorded = minutes(union(held))
 
-    found = buckets(kind, recorded, recorded, cut, now_min * 60_000)
+    found = buckets(kind, recorded, recorded, now_min * 60_000)
 
     step = ROLLUP_STEP_MS[kind]
     assert all(begin % step == end % step == 0 for begin, end in found)
-
-
-def test_what_retention_has_taken_a_part_of_is_not_made_again() -> None:
-    held = ((0, 3 * HOUR_MS),)
-    cut = Makeable(
-        from_ms=dict.fromkeys(ROLLUPS, HOUR_MS + 1),
-        also=dict.fromkeys(ROLLUPS, ((0, FIVE_MS),)),
-    )
-
-    found = buckets(Kind.ROLLUP_5M, held, held, cut, 9 * HOUR_MS)
-
-    assert found == ((0, FIVE_MS), (HOUR_MS + FIVE_MS, 3 * HOUR_MS))

@@ -255,7 +255,7 @@ _GROUP_SAMPLES = (
     _small("members", "rows", "null when the group could not be described"),
     _small("observed", "rows", "partitions that were looked at"),
     _small("unchanged", "rows", "of these, not written because nothing had changed"),
-    _instant("previous_ms", "at_ms of the round before, when none was left out between"),
+    _instant("previous_ms", "at_ms of the recorded round before; stale ones are left out"),
     _small("interval_ms", "ms", "the sampling interval in force"),
     _small("rebalances", "rows", "seen since lagwatch started; null: not counted"),
     _text("reason", "interval | change"),

@@ -10,7 +10,7 @@ does not report that point, but two facts bound it:
 The second is what counts where transactions leave marks, which take record offsets, too.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -146,6 +146,16 @@ def _partly(offsets: DataFrame, complete: Mapping[int, int]) -> tuple[GroupCover
         )
         for row in found.collect()
     )
+
+
+def committing(places: Collection[int]) -> Callable[[DataFrame], DataFrame]:
+    """Names of the groups with commits on these partitions of the offsets topic."""
+
+    def transform(offsets: DataFrame) -> DataFrame:
+        there = F.col("offsets_partition").isin(*places)
+        return offsets.where((F.col("what") == "commit") & there).select("group").distinct()
+
+    return transform
 
 
 def summaries(offsets: DataFrame) -> DataFrame:

@@ -3,7 +3,7 @@
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from lagwatch.core.record import SCHEMA_VERSION, EventName, Kind, Source, from_rows
 from lagwatch.errors import HistoryError, JobError
 from lagwatch.history.layout import HOUR_MS
-from lagwatch.jobs.backfill.coverage import Read, look_at, within
+from lagwatch.jobs.backfill.coverage import Read, committing, look_at, within
 from lagwatch.jobs.backfill.inputs import (
     Input,
     gaps_before,
@@ -34,6 +34,7 @@ from lagwatch.jobs.backfill.stream import for_shards, in_time_order, sharded
 from lagwatch.jobs.run import JobRun
 from lagwatch.jobs.sources.sink import persist
 from lagwatch.jobs.tables import StoreRef
+from lagwatch.ports.history import EVER_MS
 
 BACKFILLED: Final = "backfilled"
 """Column `after` of the event that lists the filled times and those left unfilled."""
@@ -100,7 +101,7 @@ class Filling:
         plan = new_plan(cluster, basis, gaps, shards=shards, now_ms=self._now_ms)
         if request.dry_run:
             with self._read(plan, past) as (_, read):
-                yield replace(self._found(plan, read, resumed=False), held_back=held)
+                yield replace(self._found(plan, past, read, resumed=False), held_back=held)
             return
         if begun is not None:
             self._plans.end(begun)
@@ -109,7 +110,7 @@ class Filling:
 
     def _carry_out(self, plan: BackfillPlan, past: Input, *, resumed: bool) -> ClusterBackfill:
         with self._read(plan, past) as (offsets, read):
-            done = self._found(plan, read, resumed=resumed)
+            done = self._found(plan, past, read, resumed=resumed)
             if read.malformed:
                 self._quarantine(plan, past, read.malformed)
             if read.topics:
@@ -138,7 +139,27 @@ class Filling:
         """Commits from the oldest that a group alive at the beginning of the gap can have made."""
         return max(0, plan.from_ms - self._request.replay.monitor.expire_ms), plan.to_ms
 
-    def _found(self, plan: BackfillPlan, read: Read, *, resumed: bool) -> ClusterBackfill:
+    def _swallowed(
+        self, plan: BackfillPlan, past: Input, read: Read, places: Collection[int]
+    ) -> tuple[str, ...]:
+        """Groups on partitions that lack commits, with later commits and none left of the time.
+
+        Compaction keeps the last commit of a key, so an active group may have left no trace.
+        """
+        if not places:
+            return ()
+        self._progress.step(f"{plan.cluster}: reading which groups committed later")
+        later = past.offsets(self._spark, from_ms=plan.to_ms, to_ms=EVER_MS)
+        found = {row["group"] for row in later.transform(committing(places)).collect()}
+        return tuple(sorted(found - {group.group for group in read.partly}))
+
+    def _found(
+        self, plan: BackfillPlan, past: Input, read: Read, *, resumed: bool
+    ) -> ClusterBackfill:
+        # commits that are missing before the gap do not affect it
+        lacking = {
+            place: at_ms for place, at_ms in read.complete_from.items() if at_ms > plan.from_ms
+        }
         return ClusterBackfill(
             cluster=plan.cluster,
             gaps=plan.gaps,
@@ -148,11 +169,9 @@ class Filling:
             groups=read.groups,
             malformed=read.malformed,
             first_commit_ms=read.first_ms,
-            # commits that are missing before the gap do not affect it
-            complete_from={
-                place: at_ms for place, at_ms in read.complete_from.items() if at_ms > plan.from_ms
-            },
+            complete_from=lacking,
             partly=tuple(group for group in read.partly if group.from_ms > plan.from_ms),
+            swallowed=self._swallowed(plan, past, read, lacking),
         )
 
     def _replay(

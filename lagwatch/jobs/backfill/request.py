@@ -91,6 +91,8 @@ class ClusterBackfill:
     """Partitions of the offsets topic that lack commits → instant from which they have all."""
     partly: tuple[GroupCover, ...] = ()
     """Groups of these partitions that may lack commits of the time."""
+    swallowed: tuple[str, ...] = ()
+    """Groups of these partitions with later commits and none left of the time, by name."""
     held_back: Mapping[int, int] = field(default_factory=dict)
     """Partitions of the offsets topic with an open transaction → instant from which that hides
     commits: from the first of them on nothing was filled."""
@@ -119,7 +121,8 @@ class ClusterBackfill:
                 group.group: None if group.from_ms == NEVER_MS else group.from_ms
                 for group in self.partly[:_MOST_NAMED]
             },
-            "groups_with_missing_commits": len(self.partly),
+            "groups_without_commits": list(self.swallowed[:_MOST_NAMED]),
+            "groups_with_missing_commits": len(self.partly) + len(self.swallowed),
             "topics_without_log_ends": list(self.unseen),
             **dict(self.counts),
         }
@@ -180,6 +183,14 @@ class ClusterBackfill:
                 "them, or they were marks of transactions. A group has no rows before the instant "
                 "from which all its commits are known to be there"
                 + (f": {_number(left_out, 'sample')} of groups left out" if left_out else "")
+            )
+        if self.swallowed:
+            more = len(self.swallowed) - _SHOWN
+            said.append(
+                f"{_number(len(self.swallowed), 'group')} of these partitions with commits after "
+                "this time and none left of it, which may have been active in it or are newer: "
+                + ", ".join(self.swallowed[:_SHOWN])
+                + (f" and {_number(more, 'more group')}" if more > 0 else "")
             )
         if self.count("unknown_lag"):
             said.append(

@@ -72,7 +72,7 @@ from lagwatch.jobs.report.parts import (
     urgency,
     with_rounds,
 )
-from lagwatch.jobs.report.words import moment
+from lagwatch.jobs.report.words import as_of, moment
 from lagwatch.jobs.tables import StoreRef, on_sound_files
 
 HEAT_ROWS: Final = 40
@@ -341,7 +341,7 @@ class _Builder:
             test=TEST,
             days_before=len(days - {0}),
             compared=len(series),
-            changes=changes,
+            changes=changes if series else None,
         )
         return trend, bool(days - {0})
 
@@ -365,7 +365,7 @@ class _Builder:
     def _incidents(
         self, buckets: DataFrame, rounds: DataFrame, events: DataFrame
     ) -> list[ReportedIncident]:
-        of_day = incidents.of_day(self._day, buckets)
+        of_day = incidents.of_day(self._day, buckets, rounds)
         rows = self._collected("incidents", events.transform(incidents.spells).transform(of_day))
         found = self._with_rounds([ReportedIncident(**row) for row in rows], rounds, events)
         return sorted(
@@ -404,7 +404,10 @@ class _Builder:
             rows[row["incident"]].append(row)
         words: list[dict[str | None, str]] = [{} for _ in found]
         for row in said:
-            words[row["incident"]][row["cause"]] = row["sentence"]
+            if row["sentence"]:
+                words[row["incident"]][row["cause"]] = as_of(
+                    row["sentence"], row["at_ms"], self._day.zone
+                )
         return [with_rounds(*each) for each in zip(found, rows, words, strict=True)]
 
     def _to_do(
@@ -456,7 +459,9 @@ class _Builder:
 
     def _retention(self, events: DataFrame) -> tuple[list[RetentionRisk], bool]:
         """Partitions at risk, and whether there is anything to judge by."""
-        samples = self._history.rows(Kind.SAMPLES, self._day.from_ms, self._day.to_ms, OFFSETS)
+        samples = self._history.rows(
+            Kind.SAMPLES, self._day.from_ms, self._day.to_ms, retention.COLUMNS
+        )
         transform = retention.risks(self._day, events)
         rows = self._collected("retention", samples.transform(transform))
         found = [RetentionRisk(**row) for row in rows]

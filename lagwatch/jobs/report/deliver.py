@@ -106,7 +106,7 @@ def send(
 
 
 def _summary(report: Report) -> dict[str, object]:
-    """The numbers on top, for receivers that count; the whole JSON is in the file."""
+    """The numbers on top, for receivers that count (None: unknown); the file has all."""
     return {
         "day": report.day,
         "time_zone": report.time_zone,
@@ -115,10 +115,10 @@ def _summary(report: Report) -> dict[str, object]:
         "groups": len(report.groups),
         "incidents": len(report.incidents),
         "open_incidents": sum(incident.to_ms is None for incident in report.incidents),
-        "objective_missed": sum(group.met is False for group in report.objectives.groups),
-        "retention_risks": len(report.retention),
-        "to_scale": sum(advised.kind.startswith("add_") for advised in report.advice),
-        "changes": len(report.trend.changes),
-        "groups_new": len(report.groups_new),
+        "objective_missed": report.missed,
+        "retention_risks": report.at_risk,
+        "to_scale": report.to_scale,
+        "changes": None if report.trend.changes is None else len(report.trend.changes),
+        "groups_new": len(report.groups_new) if report.turnover_known else None,
         "groups_gone": len(report.groups_gone),
     }

@@ -49,15 +49,21 @@ def spells(events: DataFrame) -> DataFrame:
     )
 
 
-def of_day(day: Day, buckets: DataFrame) -> Callable[[DataFrame], DataFrame]:
-    """Rows of `spells` → those of the day, as `model.Incident`.
+def of_day(day: Day, buckets: DataFrame, rounds: DataFrame) -> Callable[[DataFrame], DataFrame]:
+    """Rows of `spells` → those of the day, as `model.ReportedIncident`.
 
     Buckets add what the changes of status lack: that a group recovered while recording paused, or
-    was in trouble before recording began.
+    was in trouble before recording began. Rounds tell when a group was last recorded; where they
+    are past their retention, the time recorded in the last bucket does.
     """
 
     def transform(found: DataFrame) -> DataFrame:
-        trouble = buckets.transform(_trouble(day))
+        trouble = (
+            buckets.transform(_trouble(day))
+            .join(rounds.transform(_last_rounds(day)), on=list(GROUP), how="left")
+            .withColumn("recorded_to_ms", F.coalesce("round_end_ms", "recorded_to_ms"))
+            .withColumn("last_seen_ms", F.coalesce("round_ms", "recorded_to_ms"))
+        )
         ended = (
             found.join(trouble, on=list(GROUP), how="left")
             .withColumn("to_ms", F.coalesce("to_ms", _unseen_end()))
@@ -123,14 +129,30 @@ def _trouble(day: Day) -> Callable[[DataFrame], DataFrame]:
             .agg(
                 F.max(F.when(bad > 0, F.col("bucket_ms") + BUCKET_MS)).alias("bad_until_ms"),
                 F.max(F.col("bucket_ms") + BUCKET_MS).alias("seen_until_ms"),
-                F.max(F.col("bucket_ms") + _recorded_ms()).alias("last_seen_ms"),
+                F.max(F.col("bucket_ms") + _recorded_ms()).alias("recorded_to_ms"),
                 F.sum(F.when(today, bad)).alias("bad_s"),
                 F.sum(F.when(today, F.col("err_s"))).alias("err_s"),
             )
             .select(
                 *GROUP,
-                *("bad_until_ms", "seen_until_ms", "last_seen_ms", "bad_s", "err_s"),
+                *("bad_until_ms", "seen_until_ms", "recorded_to_ms", "bad_s", "err_s"),
             )
+        )
+
+    return transform
+
+
+def _last_rounds(day: Day) -> Callable[[DataFrame], DataFrame]:
+    """Rounds of groups → per group the last one of the day, and the end of its interval."""
+
+    def transform(rounds: DataFrame) -> DataFrame:
+        end_ms = F.col("at_ms") + F.coalesce("interval_ms", F.lit(0))
+        return (
+            rounds.where(within("at_ms", day.from_ms, day.to_ms))
+            .where(F.col("reason") == "interval")
+            .groupBy(*GROUP)
+            .agg(F.max("at_ms").alias("round_ms"), F.max(end_ms).alias("round_end_ms"))
+            .select(*GROUP, "round_ms", "round_end_ms")
         )
 
     return transform
@@ -150,9 +172,9 @@ def _recorded_ms() -> Column:
 
 
 def _overlap_s(day: Day) -> Column:
-    """Of one that is open, up to the last recording of its group: what came after is unknown."""
+    """Of one that is open, up to the end of its group's recording: what came after is unknown."""
     begin = F.greatest(F.coalesce(F.col("from_ms"), F.lit(day.from_ms)), F.lit(day.from_ms))
-    end = F.least(F.coalesce("to_ms", "last_seen_ms", F.lit(day.to_ms)), F.lit(day.to_ms))
+    end = F.least(F.coalesce("to_ms", "recorded_to_ms", F.lit(day.to_ms)), F.lit(day.to_ms))
     return F.greatest(end - begin, F.lit(0)) / 1000
 
 

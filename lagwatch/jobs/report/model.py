@@ -119,7 +119,8 @@ class Trend:
     """Days before of which anything is recorded, at most seven."""
     compared: int
     """Series that could be compared."""
-    changes: Sequence[MetricChange]
+    changes: Sequence[MetricChange] | None
+    """None: no series could be compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +177,8 @@ class ReportedIncident:
     to_ms: int | None
     """None: it was open when the day ended, or when its group was last recorded."""
     seconds: float
-    """How much of it is in the day, and before `last_seen_ms`."""
+    """How much of it is in the day, with gaps; of an open one up to the end of the interval of
+    `last_seen_ms`. Where no change of status was recorded, the recorded time in WARN and ERR."""
     worst: str
     rule: str | None
     """The rule that decided when it was worst."""
@@ -184,7 +186,8 @@ class ReportedIncident:
     """In buckets of the day that it touches."""
     time_lag_max_s: float | None
     last_seen_ms: int | None = None
-    """End of the recording of its group in the day; None: not known."""
+    """The last round of its group in the day; where rounds are deleted, the end of what its last
+    roll-up recorded. None: not known."""
     cause: str | None = None
     """The cause that was named most often in the day; None: not known, or not recorded."""
     cause_certainty: str | None = None
@@ -192,7 +195,7 @@ class ReportedIncident:
     cause_share: float | None = None
     """Share of the samples with a cause looked for that name this one."""
     cause_text: str | None = None
-    """A sentence with the certainty and what would refute it."""
+    """A sentence with the certainty, the instant its numbers are of, and what would refute it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +236,7 @@ class RetentionRisk:
     topic: str
     partition: int
     lost: int
-    """Messages deleted unread: those of the day's events, and what is below the log start now."""
+    """Messages deleted unread in the day, each counted once."""
     lost_at_most: bool
     """True if the group may have read some of them."""
     margin: int | None
@@ -396,6 +399,23 @@ class Report:
     """True if only roll-ups of hours and days are left, from which no report is made."""
     notes: Sequence[str]
     """Notes on gaps and parts without data, which limit all other numbers."""
+
+    @property
+    def missed(self) -> int | None:
+        """Groups that missed the objective; None: of no group a time lag is known."""
+        kept = self.objectives.groups
+        return sum(group.met is False for group in kept) if kept else None
+
+    @property
+    def at_risk(self) -> int | None:
+        """Partitions of `retention`; None: there is nothing to judge by."""
+        return len(self.retention) if self.retention_known else None
+
+    @property
+    def to_scale(self) -> int | None:
+        """Groups and topics that need more consumers or partitions; None: not known of any."""
+        known = [advised.kind for advised in self.advice if advised.needed is not None]
+        return sum(kind.startswith("add_") for kind in known) if known else None
 
     def as_json(self) -> Mapping[str, Any]:
         """Plain values."""

@@ -12,6 +12,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from lagwatch.core.words import counted, spoken
 from lagwatch.jobs.report import words
 from lagwatch.jobs.report.model import HeatRow, Report, ReportedIncident, TopicAdvice
+from lagwatch.jobs.report.parts import names
 
 SHOWN: Final = 15
 """At most this many rows per table; the page counts the rest, and the JSON has all."""
@@ -263,9 +264,8 @@ def _bars(advised: TopicAdvice) -> Bars:
 
 
 def facts(report: Report) -> list[dict[str, Any]]:
-    """The numbers on top: what, how many, and whether that is good."""
-    missed = sum(group.met is False for group in report.objectives.groups)
-    scale = sum(advised.kind.startswith("add_") for advised in report.advice)
+    """The numbers on top: what, how many (None: unknown), and whether that is good."""
+    missed, scale, changes = report.missed, report.to_scale, report.trend.changes
     open_then = [incident for incident in report.incidents if incident.to_ms is None]
     cut_off = sum(words.last_seen_open(each, report.to_ms) is not None for each in open_then)
     open_words = [f"{len(open_then) - cut_off} still open"] if len(open_then) > cut_off else []
@@ -285,12 +285,12 @@ def facts(report: Report) -> list[dict[str, Any]]:
         {
             "what": "Missed the objective",
             "count": missed,
-            "more": f"of {len(report.objectives.groups)}",
+            "more": "" if missed is None else f"of {len(report.objectives.groups)}",
             "bad": bool(missed),
         },
         {
             "what": "Partitions at risk",
-            "count": len(report.retention),
+            "count": report.at_risk,
             "more": f"{lost} messages lost" if lost else "",
             "bad": bool(report.retention),
         },
@@ -302,7 +302,7 @@ def facts(report: Report) -> list[dict[str, Any]]:
         },
         {
             "what": "Changed",
-            "count": len({(change.cluster, change.group) for change in report.trend.changes}),
+            "count": None if changes is None else len({names(change) for change in changes}),
             "more": "against the week before",
             "bad": False,
         },

@@ -184,6 +184,8 @@ def _at_risk(risks: Sequence[RetentionRisk]) -> str:
 
 def _advice(report: Report) -> Iterator[str]:
     named = _namer(report)
+    if report.groups and report.to_scale is None:
+        yield "Scale: not known, of no group it is known what its consumers can do"
     wanted = [
         advised for advised in report.advice if advised.kind in {"add_partitions", "add_consumers"}
     ]
@@ -242,6 +244,8 @@ def _way_back(deployment: DeploymentDay) -> str:
 
 def _rest(report: Report) -> Iterator[str]:
     named = _namer(report)
+    if report.groups and report.trend.changes is None:
+        yield "Changed against the week before: not known, nothing could be compared"
     if report.trend.changes:
         shown = ", ".join(
             f"{named(change)} {_METRICS[change.metric]} {factor(change.ratio)}"

@@ -77,7 +77,10 @@ def causes(spells: DataFrame) -> Transform:
 
 
 def sentences(spells: DataFrame) -> Transform:
-    """Events → the last sentence of each cause, of the changes of status in each of `SPELLS`."""
+    """Events → the last sentence of each cause, of the changes of status in each of `SPELLS`.
+
+    Its numbers are of `at_ms`: no sentence is recorded until the status changes again.
+    """
 
     def transform(events: DataFrame) -> DataFrame:
         return (
@@ -86,8 +89,8 @@ def sentences(spells: DataFrame) -> Transform:
             .join(spells, on=list(GROUP), how="inner")
             .where((F.col("at_ms") >= F.col("from_ms")) & (F.col("at_ms") < F.col("to_ms")))
             .groupBy("incident", "cause")
-            .agg(F.max_by("detail", "at_ms").alias("sentence"))
-            .select("incident", "cause", "sentence")
+            .agg(F.max_by("detail", "at_ms").alias("sentence"), F.max("at_ms").alias("at_ms"))
+            .select("incident", "cause", "sentence", "at_ms")
         )
 
     return transform

@@ -128,6 +128,11 @@ def moment(at_ms: int, zone: ZoneInfo) -> str:
     return f"{datetime.fromtimestamp(at_ms / 1000, zone):%-d %b %H:%M}"
 
 
+def as_of(sentence: str, at_ms: int, zone: ZoneInfo) -> str:
+    """A recorded cause with the instant that it, and its numbers, are of."""
+    return f"{sentence} (as of {moment(at_ms, zone)}, in the partition that decided then)"
+
+
 def last_seen_open(incident: ReportedIncident, day_to_ms: int) -> int | None:
     """When an open incident was seen last, if recording ended well before the day did."""
     seen_ms = incident.last_seen_ms

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import orjson
 
-from lagwatch.core.record import KINDS, RAW, Kind
+from lagwatch.core.record import RAW, Kind
 from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.errors import JobError
 from lagwatch.history.build import retention_days
 from lagwatch.history.layout import DAY_MS, day_of, day_start_ms
 from lagwatch.jobs.fence import Fence
-from lagwatch.jobs.rollup.plan import ROLLUPS, Makeable, buckets, due, end_of, makeable, units
-from lagwatch.jobs.rollup.rows import back_ms, rolled_up
+from lagwatch.jobs.rollup.plan import ROLLUPS, buckets, due, end_of, units
+from lagwatch.jobs.rollup.rows import back_ms, rolled_up, sources
 from lagwatch.jobs.sources.sink import Written
 from lagwatch.jobs.state import JobState
 from lagwatch.jobs.stores.base import Made, Making, Mark, RawRows, Rollups, StartSpark
@@ -178,10 +178,7 @@ class _Run:
         seen = {
             cluster: self._rollups.look(cluster, marks.get(cluster, {})) for cluster in clusters
         }
-        due_in = {
-            cluster: self._due(cluster, seen[cluster], marks.get(cluster, {}))
-            for cluster in clusters
-        }
+        due_in = {cluster: self._due(seen[cluster], marks.get(cluster, {})) for cluster in clusters}
         self._intend(marks, due_in)
         made = self._roll(due_in)
         self._remember(marks, seen)
@@ -200,27 +197,26 @@ class _Run:
 
     # what is due
 
-    def _due(self, cluster: str, seen: RawRows, mark: Mark) -> Mapping[Kind, Ranges]:
+    def _due(self, seen: RawRows, mark: Mark) -> Mapping[Kind, Ranges]:
         """The buckets to make, by kind."""
         now_ms = self._now_ms
         wanted = self._request.wanted or due(
             seen, int(mark.get("before_ms", 0)), now_ms, back_ms=self._back_ms()
         )
         wanted = union([*_intent(mark), *wanted])
-        may = self._makeable(cluster, seen, mark)
-        return {kind: buckets(kind, wanted, seen.held, may, now_ms) for kind in ROLLUPS}
+        return {kind: buckets(kind, wanted, seen.held, now_ms) for kind in ROLLUPS}
 
     def _back_ms(self) -> int:
         history = self._ref.settings
         return back_ms(round(history.interval_s * 1000), round(history.full_s * 1000))
 
-    def _makeable(self, cluster: str, seen: RawRows, mark: Mark) -> Makeable:
-        cut = dict.fromkeys(KINDS, 0)
-        cut |= {kind: day_start_ms(day) for kind, day in self._first_kept_days().items()}
-        if cut[Kind.SAMPLES]:
-            # its first buckets need earlier rows, which retention has deleted
-            cut[Kind.SAMPLES] += self._back_ms()
-        return makeable(self._store, cluster, seen.held, cut, _intent(mark))
+    def _kept_from_ms(self, kind: Kind) -> int:
+        """From when on retention has deleted nothing of what a kind of roll-up is made from."""
+        days = self._first_kept_days()
+        begins = (day_start_ms(days[source]) for source in sources(kind) if source in days)
+        from_ms = max(begins, default=0)
+        # the first buckets of 5 minutes need earlier rows
+        return from_ms + self._back_ms() if from_ms and kind is Kind.ROLLUP_5M else from_ms
 
     # rolling up
 
@@ -262,7 +258,7 @@ class _Run:
             Making(
                 kind=kind,
                 units=units_frame(spark, work),
-                make=rolled_up(self._ref, kind),
+                make=rolled_up(self._ref, kind, kept_from_ms=self._kept_from_ms(kind)),
                 ranges=ranges,
                 now_ms=self._now_ms,
                 fence=self._fence,

@@ -1,17 +1,15 @@
 """Which buckets are due, and how they are divided among tasks."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from lagwatch.core.record import Kind
 from lagwatch.core.record.columns import ROLLUP_STEP_MS
-from lagwatch.history.layout import DAY_MS, HOUR_MS, day_of
+from lagwatch.history.layout import DAY_MS, HOUR_MS
 from lagwatch.history.rows import parts_of
 from lagwatch.jobs.rollup.rows import FINER
 from lagwatch.jobs.stores.base import RawRows, Rollups
 from lagwatch.jobs.units import Range, Ranges, Unit, common, union, widened
-from lagwatch.ports.history import HistoryStore
 
 ROLLUPS: Final = (Kind.ROLLUP_5M, Kind.ROLLUP_1H, Kind.ROLLUP_1D)
 """Finest first: each is made of the one before."""
@@ -25,55 +23,6 @@ TASK_ROWS: Final[Mapping[Kind, int]] = {
 }
 """About how many finer rows one task takes."""
 _BATCH_MS: Final[Mapping[Kind, int]] = {Kind.ROLLUP_5M: HOUR_MS}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Makeable:
-    """Times whose rows are complete; of other times retention may have deleted some."""
-
-    from_ms: Mapping[Kind, int]
-    """By roll-up: the instant from which all its source rows are kept."""
-    also: Mapping[Kind, Ranges]
-    """Earlier times that were never rolled up, or whose roll-up was interrupted."""
-
-    def of(self, kind: Kind, end_ms: int) -> Ranges:
-        """Times in which a kind's buckets may be made again."""
-        step = ROLLUP_STEP_MS[kind]
-        begin_ms = -(-self.from_ms[kind] // step) * step
-        # of earlier times the first and the last bucket are whole as well: nothing was deleted
-        early = widened(self.also[kind], step)
-        return common(union([(begin_ms, end_ms), *early]), [(0, end_ms)])
-
-
-def makeable(
-    store: HistoryStore, cluster: str, held: Ranges, cut: Mapping[Kind, int], intent: Ranges
-) -> Makeable:
-    """Times that may be rolled up for a cluster.
-
-    `cut` has the instant from which each kind is kept.
-    """
-    from_ms = {kind: cut[FINER.get(kind, Kind.SAMPLES)] for kind in ROLLUPS}
-    also = {
-        kind: union(
-            [
-                *widened(intent, ROLLUP_STEP_MS[kind]),
-                *_unmade(store, kind, cluster, common(held, [(0, from_ms[kind])])),
-            ]
-        )
-        for kind in ROLLUPS
-    }
-    return Makeable(from_ms=from_ms, also=also)
-
-
-def _unmade(store: HistoryStore, kind: Kind, cluster: str, early: Ranges) -> Iterator[Range]:
-    """Days with rows but without any roll-up."""
-    if not early:
-        return
-    made = frozenset(store.days(kind, cluster))
-    for span in early:
-        for begin, end in pieces(span, DAY_MS):
-            if day_of(begin) not in made:
-                yield begin, end
 
 
 def end_of(kind: Kind, now_ms: int) -> int:
@@ -92,11 +41,11 @@ def due(seen: RawRows, before_ms: int, now_ms: int, *, back_ms: int) -> Ranges:
     return union([*changed, (max(before_ms, begin), now_ms)])
 
 
-def buckets(kind: Kind, wanted: Ranges, held: Ranges, may: Makeable, now_ms: int) -> Ranges:
-    """Complete buckets, within the wanted instants, that can be made."""
+def buckets(kind: Kind, wanted: Ranges, held: Ranges, now_ms: int) -> Ranges:
+    """Buckets of the wanted instants that are over and of which there are raw rows."""
     step = ROLLUP_STEP_MS[kind]
     whole = common(widened(wanted, step), widened(held, step))
-    return common(whole, may.of(kind, end_of(kind, now_ms)))
+    return common(whole, [(0, end_of(kind, now_ms))])
 
 
 def units(

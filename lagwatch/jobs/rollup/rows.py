@@ -1,6 +1,6 @@
 """Reads what a unit needs from whichever store keeps it, and rolls it up."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -33,6 +33,11 @@ Memory that a process touches for the first time costs more than the computation
 """
 
 
+def sources(kind: Kind) -> tuple[Kind, ...]:
+    """The kinds that a roll-up is made from."""
+    return (FINER[kind],) if kind in FINER else RAW
+
+
 class Roller:
     """Rolls up units of one store, each in one go."""
 
@@ -41,11 +46,14 @@ class Roller:
         ref: StoreRef,
         kind: Kind,
         *,
+        kept_from_ms: int = 0,
         samples_at_once: int = SAMPLES_AT_ONCE,
         rollups_at_once: int = ROLLUPS_AT_ONCE,
     ) -> None:
+        """`kept_from_ms`: some source rows of earlier buckets may be deleted."""
         history = ref.settings
         self._kind = kind
+        self._kept_from_ms = kept_from_ms
         self._samples_at_once = samples_at_once
         self._rollups_at_once = rollups_at_once
         self._interval_ms = round(history.interval_s * 1000)
@@ -56,34 +64,40 @@ class Roller:
     def roll(self, unit: Unit) -> Records:
         """The rows of a unit, sorted by key.
 
-        Where files that they are made from cannot be read, rows made earlier from more stay.
+        Where rows that they are made from are deleted, or their files cannot be read, rows made
+        earlier from more stay.
         """
         rows, _ = sort_unique(concat(list(self._parts_of(unit))))
-        for span in self._incomplete(unit):
-            rows = self._with_earlier(rows, unit, span)
+        for span in self._unreadable(unit):
+            rows, kept = self._with_earlier(rows, unit, span)
+            if kept.size:
+                self._kept.append(_sentence(kept, unit.cluster))
+        for span in self._buckets_of(unit, [(unit.from_ms, self._kept_from_ms)]):
+            rows, _ = self._with_earlier(rows, unit, span)
         return rows
 
-    def _incomplete(self, unit: Unit) -> Ranges:
+    def _unreadable(self, unit: Unit) -> Ranges:
         """Buckets of a unit of which some source rows could not be read."""
-        finer = FINER.get(self._kind)
-        kinds, back = (RAW, self._back_ms) if finer is None else ((finer,), 0)
-        damaged = (span for kind in kinds for span in self._store.damaged(kind, unit.cluster))
-        affected = widened(
-            ((begin, end + back) for begin, end in damaged), ROLLUP_STEP_MS[self._kind]
+        back = 0 if self._kind in FINER else self._back_ms
+        damaged = (
+            span for kind in sources(self._kind) for span in self._store.damaged(kind, unit.cluster)
         )
-        return common(affected, [(unit.from_ms, unit.to_ms)])
+        return self._buckets_of(unit, ((begin, end + back) for begin, end in damaged))
 
-    def _with_earlier(self, rows: Records, unit: Unit, span: Range) -> Records:
+    def _buckets_of(self, unit: Unit, spans: Iterable[Range]) -> Ranges:
+        """The whole buckets of a unit that these times touch."""
+        return common(widened(spans, ROLLUP_STEP_MS[self._kind]), [(unit.from_ms, unit.to_ms)])
+
+    def _with_earlier(self, rows: Records, unit: Unit, span: Range) -> tuple[Records, Records]:
+        """Rows with those made earlier from more; the latter alone."""
         begin, end = span
         earlier = self._read(self._kind, replace(unit, to_ms=end), begin, ())
         at_ms = rows.at_ms()
         within = (at_ms >= begin) & (at_ms < end)
         chosen, kept = keep_fuller(rows.take(within), earlier)
-        if kept.size == 0:
-            return rows
-        self._kept.append(_sentence(kept, unit.cluster))
-        sorted_rows, _ = sort_unique(concat([rows.take(~within), chosen]))
-        return sorted_rows
+        if kept.size:
+            rows, _ = sort_unique(concat([rows.take(~within), chosen]))
+        return rows, kept
 
     def _parts_of(self, unit: Unit) -> Iterator[Records]:
         """The rows of a unit, for some groups at a time."""
@@ -140,15 +154,15 @@ def back_ms(interval_ms: int, full_ms: int) -> int:
     return 2 * full_ms + 2 * interval_ms
 
 
-def rolled_up(ref: StoreRef, kind: Kind) -> MakeRows:
-    """Units to a kind of roll-up, sorted by key within each unit.
+def rolled_up(ref: StoreRef, kind: Kind, *, kept_from_ms: int = 0) -> MakeRows:
+    """Units to a kind of roll-up, sorted by key within each unit; `kept_from_ms` as in `Roller`.
 
     Tasks read the finer rows themselves, as columns: to hand every sample through Spark's rows
     takes several times as long as all the rest.
     """
 
     def make(batches: Iterator[Any], problems: list[str]) -> Iterator[Records]:
-        roller = Roller(ref, kind)
+        roller = Roller(ref, kind, kept_from_ms=kept_from_ms)
         try:
             for batch in batches:
                 for unit in units_of(batch):
