@@ -29,6 +29,7 @@ from lagwatch.core.incident import (
     step,
 )
 from lagwatch.core.model import UNKNOWN, EpochMs, GroupStatus, PartitionStatus, Rule
+from lagwatch.core.rules import Ok, rules_ok
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.trouble import Kinds
 from lagwatch.notify.budget import Key, Spent
@@ -708,8 +709,7 @@ def _unmoved_ms(snapshot: ClusterSnapshot, number: int, tracked: _Tracked) -> in
 
 
 _NOT_JUDGED: Final = (Rule.WARMING_UP, Rule.SILENT_BEFORE_START)
-_RESTING: Final = (Rule.PAUSED, Rule.WAITS_ITS_TURN)
-"""OK by these although nothing is read."""
+_RESTING: Final = rules_ok(Ok.RESTING)
 
 
 def _is_better(graded: Graded, state: State) -> bool:
