@@ -336,7 +336,7 @@ def late_for(time_lag_ms: Int64, limit_ms: Int64) -> Bools:
 
 
 def _paused(rows: Rows) -> Bools:
-    """By the clock: what does not count as silence is no progress either, and is shown."""
+    """Uses wall time, including time that does not count as silence: it is no progress either."""
     return rows.come(rows.quiet_since_ms + rows.limits.step_ms // 2)
 
 
