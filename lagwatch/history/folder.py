@@ -69,7 +69,7 @@ class Folder(Protocol):
     def publish(self, path: str, data: Any, *, allowed: Allowed = always) -> None:  # noqa: ANN401
         """Put a whole file there, durably, in the place of any before it; `data` is a buffer.
 
-        `allowed` is called right before the file takes its place; what it raises stops that.
+        `allowed` is called right before the file is published; an exception stops that.
         """
         ...
 

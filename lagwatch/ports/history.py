@@ -17,11 +17,11 @@ EVER_MS: Final = 4_000_000_000_000
 """Later than every instant of the history, and within the range of dates of every store."""
 
 Allowed = Callable[[], None]
-"""Called right before rows take their place; what it raises stops that."""
+"""Called right before written rows are published; an exception stops that."""
 
 
 def always() -> None:
-    """Allow all rows to take their place."""
+    """Allow all rows to be published."""
 
 
 _NAMES: Final = frozenset({"cluster", "level", "group", "topic", "partition"})
