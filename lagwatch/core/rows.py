@@ -2,6 +2,11 @@
 
 Columns of windows are rings as in `window`: slots first, rows second. A slot's predecessor is the
 slot before it, except for the oldest entry, which has none.
+
+There are two measures of silence. `silent_ms` is the time since the last commit, as Burrow measures
+it. `quiet_ms` is the time in which there was something to read and the offset did not move, also
+while the same offset was committed again and again. `Rows.quiet_ms` is the part of it that counts
+towards the limit: in the evidence that part is `counted_ms`, and `quiet_ms` is the whole.
 """
 
 from collections.abc import Iterator, Sequence
@@ -441,7 +446,7 @@ class Limits:
     recent_ms: int = 100_000
     """How far back "was at the log end" looks."""
     stop_after_ms: int = 180_000
-    """A group without members is not stopped before it was silent for so long.
+    """A group without members is not stopped before it was quiet for so long.
 
     All other times of the rules are fixed parts and multiples of it: see `step_ms`.
     """
