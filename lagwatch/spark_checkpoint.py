@@ -17,7 +17,7 @@ from typing import Any, Final
 from pyarrow import fs
 
 from lagwatch.clock import Clock
-from lagwatch.config.secret import Place
+from lagwatch.config.secret import ShownUrl
 from lagwatch.core.progress_kinds import SPARK_CHECKPOINT
 from lagwatch.core.wire.spark_offsets import positions
 from lagwatch.errors import ProgressError
@@ -38,7 +38,7 @@ class SparkCheckpoint:
 
     kind = SPARK_CHECKPOINT
 
-    def __init__(self, where: Place, clock: Clock) -> None:
+    def __init__(self, where: ShownUrl, clock: Clock) -> None:
         self._folder = CheckpointFolder(where)
         self._clock = clock
         # a file system that hangs takes this thread only
@@ -62,7 +62,7 @@ class SparkCheckpoint:
 class CheckpointFolder:
     """The folder of a checkpoint; its calls wait for the file system."""
 
-    def __init__(self, where: Place) -> None:
+    def __init__(self, where: ShownUrl) -> None:
         self._where = where
         self._opened: tuple[Any, str] | None = None
         self._newest = -1

@@ -248,12 +248,12 @@ def _copy(
     state: Path | None,
     settings: "HistorySettings",
 ) -> None:
-    from lagwatch.config.secret import Place
+    from lagwatch.config.secret import ShownUrl
     from lagwatch.history.transfer import Done, copy
 
     if source.where == target.where:
         raise typer.BadParameter(
-            f"{Place.shown(target.name)} is the store that is copied from: every row would be "
+            f"{ShownUrl.shown(target.name)} is the store that is copied from: every row would be "
             "there twice. Name another one"
         )
     done = Done(state or _state_file(source.name, target.name, choice, settings))
@@ -261,7 +261,7 @@ def _copy(
         rows = copy(source.store, target.store, choice, done=done, progress=progress)
     source.store.close()
     target.store.close()
-    names = (Place.shown(store.name) for store in (source, target))  # a URL may hold secrets
+    names = (ShownUrl.shown(store.name) for store in (source, target))  # a URL may hold secrets
     typer.echo(f"{rows} rows copied from {' to '.join(names)}")
 
 

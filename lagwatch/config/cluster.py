@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field
 
-from lagwatch.config.secret import REVEAL, Place, Properties, Secret
+from lagwatch.config.secret import REVEAL, Properties, Secret, ShownUrl
 from lagwatch.config.section import (
     Interval,
     OrFile,
@@ -78,7 +78,7 @@ class ProgressSettings(Section):
         description="what keeps the progress: "
         + "; ".join(kind.about for kind in PROGRESS_KINDS.values())
     )
-    path: Annotated[Place, Field(min_length=1)] = Field(
+    path: Annotated[ShownUrl, Field(min_length=1)] = Field(
         description=(
             "folder of the checkpoint (`checkpointLocation`), or a URL that pyarrow or fsspec opens"
         )
