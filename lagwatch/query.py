@@ -281,7 +281,7 @@ class _Seen(NamedTuple):
 
     @property
     def stopped_from_ms(self) -> int:
-        """When that is as long as the limit, if the row stays quiet; not before now."""
+        """When `counted_ms` reaches the limit, if the row stays quiet; not before now."""
         limit_ms, around = np.array([self.row.limit_ms]), self.snapshot.around
         # a millisecond before it is longer
         at_ms = (

@@ -17,13 +17,13 @@ from typing import Any, Final
 from pyarrow import fs
 
 from lagwatch.clock import Clock
-from lagwatch.config.secret import Place
+from lagwatch.config.secret import ShownUrl
+from lagwatch.core.progress_kinds import SPARK_CHECKPOINT
 from lagwatch.core.wire.spark_offsets import positions
 from lagwatch.errors import ProgressError
 from lagwatch.places import CannotOpenError, open_place
 from lagwatch.ports.progress import Step
 
-KIND: Final = "spark-checkpoint"
 _MOST: Final = 10
 """Batches read at one look: the newest; as many as a window has commits."""
 _SETTLED_NS: Final = 5_000_000_000
@@ -36,13 +36,13 @@ _SIZE: Final = 64 * 1024 * 1024
 class SparkCheckpoint:
     """`ports.ProgressReader` of one query."""
 
-    kind = KIND
+    kind = SPARK_CHECKPOINT
 
-    def __init__(self, where: Place, clock: Clock) -> None:
+    def __init__(self, where: ShownUrl, clock: Clock) -> None:
         self._folder = CheckpointFolder(where)
         self._clock = clock
         # a file system that hangs takes this thread only
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=KIND)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=SPARK_CHECKPOINT)
         self._under_way: Future[Sequence[Step]] | None = None
 
     async def read(self) -> Sequence[Step]:
@@ -62,7 +62,7 @@ class SparkCheckpoint:
 class CheckpointFolder:
     """The folder of a checkpoint; its calls wait for the file system."""
 
-    def __init__(self, where: Place) -> None:
+    def __init__(self, where: ShownUrl) -> None:
         self._where = where
         self._opened: tuple[Any, str] | None = None
         self._newest = -1

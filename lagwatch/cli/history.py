@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # pyarrow and pydantic take a while to import
 
     from lagwatch.config.history import HistorySettings
     from lagwatch.history.transfer import Choice
-    from lagwatch.ports.history import HistoryStore, Progress, StoredKind, Verification
+    from lagwatch.ports.history import HistoryStore, ReportProgress, StoredKind, Verification
 
 _STORE_HELP: Final = (
     "A folder or URL of Parquet files, an `http(s)://` URL of Elasticsearch, or `elasticsearch` "
@@ -248,12 +248,12 @@ def _copy(
     state: Path | None,
     settings: "HistorySettings",
 ) -> None:
-    from lagwatch.config.secret import Place
+    from lagwatch.config.secret import ShownUrl
     from lagwatch.history.transfer import Done, copy
 
     if source.where == target.where:
         raise typer.BadParameter(
-            f"{Place.shown(target.name)} is the store that is copied from: every row would be "
+            f"{ShownUrl.shown(target.name)} is the store that is copied from: every row would be "
             "there twice. Name another one"
         )
     done = Done(state or _state_file(source.name, target.name, choice, settings))
@@ -261,7 +261,7 @@ def _copy(
         rows = copy(source.store, target.store, choice, done=done, progress=progress)
     source.store.close()
     target.store.close()
-    names = (Place.shown(store.name) for store in (source, target))  # a URL may hold secrets
+    names = (ShownUrl.shown(store.name) for store in (source, target))  # a URL may hold secrets
     typer.echo(f"{rows} rows copied from {' to '.join(names)}")
 
 
@@ -272,7 +272,7 @@ def _state_file(source: str, target: str, choice: "Choice", settings: "HistorySe
 
 
 @contextmanager
-def _bar(what: str) -> "Iterator[Progress]":
+def _bar(what: str) -> "Iterator[ReportProgress]":
     """A progress bar on stderr, where that is a terminal."""
     from rich.console import Console
     from rich.progress import (
@@ -288,7 +288,7 @@ def _bar(what: str) -> "Iterator[Progress]":
         yield _moving(bar, what)
 
 
-def _moving(bar: "Bar", what: str) -> "Progress":
+def _moving(bar: "Bar", what: str) -> "ReportProgress":
     task = bar.add_task(what, total=None)
 
     def move(done: int, total: int) -> None:

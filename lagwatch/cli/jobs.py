@@ -230,7 +230,7 @@ def prepared(
         )
     if master is not None and not _MASTER.fullmatch(master):
         raise typer.BadParameter(
-            f"{secret.Place.shown(master)!r} is no master. Write local[2], spark://HOST:PORT, "
+            f"{secret.ShownUrl.shown(master)!r} is no master. Write local[2], spark://HOST:PORT, "
             "yarn, k8s://… or sc://…",
             param_hint="--master",
         )
@@ -249,7 +249,7 @@ def prepared(
     log.configure(level=said.level, form=said.format, secrets=secrets)
     jobs_settings = settings.jobs if settings is not None else JobsSettings()
     if master is not None:
-        jobs_settings = jobs_settings.model_copy(update={"master": secret.Place(master)})
+        jobs_settings = jobs_settings.model_copy(update={"master": secret.ShownUrl(master)})
     ref = StoreRef.of(store, settings.history if settings is not None else HistorySettings())
     if not fills:
         _require_folder(ref)

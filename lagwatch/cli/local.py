@@ -18,19 +18,11 @@ from lagwatch.cli.views import (
 )
 from lagwatch.core.forecast import CatchUpReason, GroupOutlook
 from lagwatch.core.model import GroupInfo, GroupVerdict, PartitionStatus, Rule
+from lagwatch.core.rules import Ok, rules_ok
 from lagwatch.core.snapshot import ClusterSnapshot, TopicColumns
 from lagwatch.ports.queries import Partitions, Queries
 
 Bools = NDArray[np.bool_]
-
-_CERTAIN: Final = (
-    Rule.NEVER_COMMITTED,
-    Rule.NOT_SUBSCRIBED,
-    Rule.MIRRORED,
-    Rule.CONTROL_RECORDS_ONLY,
-)
-"""Rules under which a partition with lag is OK without progress."""
-
 
 _LATE_S: Final = 120.0
 """A group that is so late falls behind if its lag goes on rising."""
@@ -59,7 +51,7 @@ def _decided(before: ClusterSnapshot, after: ClusterSnapshot) -> Bools:
     nothing &= rows.rule != Rule.WARMING_UP
     # how long it waits is the question, and a short look does not see that
     waits = rows.rule == Rule.WAITS_FOR_TRANSACTION
-    certain = np.isin(rows.rule, [rule.value for rule in _CERTAIN])
+    certain = np.isin(rows.rule, rules_ok(Ok.UNREAD))
     decided: Bools = bad | nothing & ~waits | certain | (known & _moved(before, after))
     decided |= waits & _age_known(after)
     return decided

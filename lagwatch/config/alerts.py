@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from lagwatch.config.alerts_channels import HTTP, ChannelSettings, Seconds
-from lagwatch.config.secret import Place, Url
+from lagwatch.config.secret import ShownUrl, Url
 from lagwatch.config.section import Regex, Section, Texts, fault
 from lagwatch.core.words import duration
 
@@ -299,7 +299,7 @@ class AlertsSettings(_WithChannels):
     keep_s: Seconds = Field(
         default=2_592_000.0, description="seconds closed incidents and old notices are kept"
     )
-    page_url: Place = Field(
+    page_url: ShownUrl = Field(
         default="",
         validate_default=True,
         description="URL of this server as readers reach it, for links in notices",

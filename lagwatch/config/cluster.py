@@ -1,10 +1,10 @@
 """Section `[clusters.NAME]` with `.tls`, `.sasl` and `.progress`: a Kafka cluster, what is read."""
 
-from typing import Annotated, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field
 
-from lagwatch.config.secret import REVEAL, Place, Properties, Secret
+from lagwatch.config.secret import REVEAL, Properties, Secret, ShownUrl
 from lagwatch.config.section import (
     Interval,
     OrFile,
@@ -14,6 +14,12 @@ from lagwatch.config.section import (
     fault,
     split_address,
 )
+from lagwatch.core.progress_kinds import PROGRESS_KINDS
+
+if TYPE_CHECKING:
+    Kind = str
+else:
+    Kind = Literal[tuple(PROGRESS_KINDS)]
 
 
 class TlsSettings(Section):
@@ -68,10 +74,11 @@ class SaslSettings(Section):
 class ProgressSettings(Section):
     """A job that keeps its progress outside of Kafka. NAME is the group that it is shown as."""
 
-    kind: Literal["spark-checkpoint"] = Field(
-        description="what keeps the progress: the checkpoint of a Spark Structured Streaming query"
+    kind: Kind = Field(
+        description="what keeps the progress: "
+        + "; ".join(kind.about for kind in PROGRESS_KINDS.values())
     )
-    path: Annotated[Place, Field(min_length=1)] = Field(
+    path: Annotated[ShownUrl, Field(min_length=1)] = Field(
         description=(
             "folder of the checkpoint (`checkpointLocation`), or a URL that pyarrow or fsspec opens"
         )
@@ -155,8 +162,8 @@ class ClusterSettings(Section):
     progress_interval_s: Interval = Field(
         default=5.0,
         description=(
-            "seconds between two looks at the checkpoints of `progress`; three times this is the "
-            "least age at which data of this cluster count as stale"
+            "seconds between two reads of the progress of the jobs in `progress`; three times this "
+            "is the least age at which data of this cluster count as stale"
         ),
     )
     read_committed_groups: Regex = Field(

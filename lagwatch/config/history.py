@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from pydantic import Field
 
 from lagwatch.config.elasticsearch import ElasticsearchSettings
-from lagwatch.config.secret import Place
+from lagwatch.config.secret import ShownUrl
 from lagwatch.config.section import Section
 
 # stores are found by name, like plug-ins: `config` must not import `history`, which is above it
@@ -51,7 +51,7 @@ class HistorySettings(Section):
         default="parquet",
         description="`parquet`: files in a folder; `elasticsearch`; `none`: nothing is recorded",
     )
-    url: Annotated[Place, Field(min_length=1)] = Field(
+    url: Annotated[ShownUrl, Field(min_length=1)] = Field(
         default="lagwatch-history",
         validate_default=True,
         description="folder of the Parquet files, or a URL that pyarrow or fsspec opens",

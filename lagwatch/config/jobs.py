@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field
 
-from lagwatch.config.secret import Place, Properties
+from lagwatch.config.secret import Properties, ShownUrl
 from lagwatch.config.section import Section, Texts, fault
 
 
@@ -49,7 +49,7 @@ class ReportSettings(Section):
 class JobsSettings(Section):
     """The Spark jobs `backfill`, `rollup` and `report`."""
 
-    master: Annotated[Place, Field(min_length=1)] = Field(
+    master: Annotated[ShownUrl, Field(min_length=1)] = Field(
         default="local[*]",
         validate_default=True,
         description=(

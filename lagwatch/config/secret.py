@@ -143,7 +143,7 @@ def _long_parts(fixed: Iterable[str]) -> Iterator[str]:
             yield part
 
 
-class Place(Url):
+class ShownUrl(Url):
     """A folder, a word, or a URL whose path is shown: `s3://…@bucket/path?…`."""
 
     form = ""
@@ -188,7 +188,7 @@ class Table(Mapping[str, str]):
         """What may be printed of the value of a name."""
         # `-Dsome.password=x` among the options of a program
         inside = any(looks_secret(word) for word in re.findall(r"[\w.-]+(?==)", value))
-        return HIDDEN if cls.hides(name) or inside else without_user(Place.shown(value))
+        return HIDDEN if cls.hides(name) or inside else without_user(ShownUrl.shown(value))
 
     def shown(self) -> dict[str, str]:
         return {name: self.shown_value(name, value) for name, value in self.items()}

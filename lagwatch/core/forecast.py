@@ -94,7 +94,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlooks:
-    """The same as columns; not a number: unknown."""
+    """`Outlook`s as columns; NaN is unknown."""
 
     rates: Rates
     catch_up_s: Float64
@@ -384,14 +384,14 @@ class Taking(NamedTuple):
     """Of a group whose consumers read some of its partitions after others."""
 
     whole: Outlook
-    """That of the group's whole lag, with rates of all partitions over the same time."""
+    """Outlook of the group's whole lag, with rates of all partitions over the same time."""
     turns: frozenset[tuple[str, int]]
     """Partitions that rest while others are read, and are fine by their verdicts: what they do
     says nothing of the group."""
 
 
 def without_catch_up(outlook: GroupOutlook) -> GroupOutlook:
-    """The same of a group of whose lag a part is not known: how long that takes is not, either."""
+    """The outlook without a catch-up time, for a group whose lag is only partly known."""
     whole = replace(
         outlook.whole,
         catch_up_s=None,

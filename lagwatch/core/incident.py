@@ -72,9 +72,9 @@ class Reason(StrEnum):
     HANDED_ON = "handed_on"
     """Open for so long that it is sent to further channels of the policy."""
     OTHER_POLICY = "other_policy"
-    """It goes on under another policy, whose channels have not heard of it."""
+    """The incident continues under another policy, whose channels got no notice of it."""
     NEW_CHANNEL = "new_channel"
-    """Its policy has other channels than before, which have not heard of it."""
+    """Its policy has other channels than before, which got no notice of it."""
     ACKNOWLEDGED = "acknowledged"
     """No reminder: the incident is acknowledged."""
     ALREADY_SENT = "already_sent"
@@ -168,8 +168,8 @@ class Observation:
     time_lag_open: bool = False
     """True if `time_lag_ms` is only a lower bound."""
     time_lag_most_ms: int = -1
-    """What it is at most, where only that is known of a partition that may be further behind than
-    `time_lag_ms`; -1: there is none."""
+    """Upper bound of the time lag of a partition of which no more is known, and that may be further
+    behind than `time_lag_ms`; -1: no such partition."""
     since_ms: int = -1
     """When the trouble began that makes it as bad as it is; -1 unknown."""
     since_at_least: bool = False
@@ -220,7 +220,7 @@ class Incident:
     """When the incident was opened."""
     severity: GroupStatus
     error_ms: EpochMs | None = None
-    """When the ERROR began, if it was a WARNING before; None: it is none, or always was one."""
+    """When the WARNING became an ERROR; None: it is no ERROR, or was one from the start."""
     worse_ms: EpochMs | None = None
     """When that began which its notices name, if the incident had begun before it: a worse kind of
     trouble, or one as severe as before a milder one."""

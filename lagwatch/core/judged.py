@@ -558,7 +558,7 @@ def _gap(
 def _far_apart(
     waits: Waits, not_before_ms: Int64 | None, first: Bools, now_ms: int, skew_ms: int
 ) -> Int64 | None:
-    """The same of messages that came between two samples far apart, as after an outage of Kafka.
+    """First instant of `_gap`, and of samples that are far apart, as after an outage of Kafka.
 
     Between these an instant was computed, at which nothing need have happened. Not where it was
     measured closer before (`first`), nor for what is old: the history keeps fewer samples of it.

@@ -325,7 +325,7 @@ class LogEndHistory:
         return found
 
     def _search_near(self, partition: Index, offset: Int64, near: int) -> Int64:
-        """The same among all samples, those after `near` first."""
+        """`first_above`, searching the samples after `near` first."""
         found = self._search(partition, offset, near + 1, self._count)
         far = np.flatnonzero(self._ends[near, partition] > offset)
         if far.size:
@@ -333,7 +333,7 @@ class LogEndHistory:
         return found
 
     def _search(self, partition: Index, offset: Int64, first: int, end: int) -> Int64:
-        """The same among the samples from `first` to before `end`, or `end`."""
+        """`first_above` among the samples from `first` to before `end`; `end` if none is above."""
         low = np.full(partition.size, first, np.int64)
         high = np.full(partition.size, end, np.int64)
         for _ in range((end - first).bit_length()):
@@ -463,7 +463,7 @@ class LogEndHistory:
     def _without_leaps(
         self, partition: Index, before_ms: Int64, after_ms: Int64
     ) -> tuple[Int64, Int64]:
-        """The same samples, or the ends of the leap that they are inside of."""
+        """Both instants; one inside a leap of the log end is moved out to the end of the leap."""
         first_ms, last_ms = self._leap_first_ms[partition], self._leap_last_ms[partition]
         return (
             np.where((first_ms < before_ms) & (before_ms < last_ms), first_ms, before_ms),

@@ -134,7 +134,7 @@ class TimeLagMethod(StrEnum):
     LOG_END_HISTORY = "log_end_history"
     """When the log end passed the committed offset, as this process saw it."""
     STORED_HISTORY = "stored_history"
-    """The same, as an earlier process saw it."""
+    """When the log end passed the committed offset, as an earlier process saw it."""
     OFFSET_TIME = "offset_time"
     """The time at which the broker appended the record (`LogAppendTime`)."""
     RECORD_TIME = "record_time"
@@ -182,7 +182,7 @@ class TimeLagReason(IntEnum):
     RECORDED = 11
     """Between two samples of the stored history, taken before the last restart."""
     RECORDED_APART = 12
-    """The same, far apart, or only the later of the two."""
+    """Between two stored samples far apart, or before the only one that is known."""
     AHEAD_OF_LOG_END = 13
     """The committed offset is beyond the log end: there is no such record."""
     DONE_OUT_OF_ORDER = 14
@@ -351,7 +351,7 @@ class GroupVerdict:
     """When the oldest trouble of its partitions began; None while it has none."""
     unknown_partitions: int
     time_lag_s: float | None
-    """That of its oldest partition; the greatest lower bound when another may be older."""
+    """Time lag of its oldest partition; the greatest lower bound when another may be older."""
     time_lag_reason: TimeLagReason
     stale: bool = False
     """Log ends or commits of the cluster, or of one of its partitions, were too old at `at_ms`."""

@@ -83,7 +83,7 @@ _KEPT: Final = 4
 when none has come as due for three periods."""
 _BUSY_RUNS: Final = 12
 _BUSY_MS: Final = 25 * 3_600_000
-"""A job whose runs followed one another for longer, and for so many periods, is none any more."""
+"""Not a job any more: its runs followed one another for longer, and for so many periods."""
 _LATE_STEPS: Final = 6
 """A run may begin so many steps late: one of a job of every five minutes may be too short to be
 seen."""
@@ -226,7 +226,7 @@ class Pace:
     Otherwise its member may have held it long before it was first seen.
     """
     may_be_job: NDArray[np.bool_]
-    """True if it was silent when first seen, and no member has stayed since, and no run has come as
+    """True if it was silent when first seen, no member has stayed since, and no run began as
     due."""
     due_s: NDArray[np.uint32]
     """When a run last began as due, after a rest of a job; 0 never."""

@@ -37,7 +37,7 @@ _BEFORE_MS: Final = 3_600_000
 _RESTS: Final = 2.5
 """A row that is silent for so many of its usual intervals between commits, or was, rests."""
 _REST_MS: Final = 5_000
-"""It does so for this long at least."""
+"""A shorter silence is no rest."""
 _WINDOW: Final = 9
 """Intervals between the commits of a full window."""
 _PARTS: Final = 6
@@ -334,7 +334,7 @@ def with_outage(at: NDArray[np.integer], history: LogEndHistory, since_ms: int) 
 
 
 def _with_whole_outage(history: LogEndHistory, since_ms: int) -> int:
-    """The same for outages of the whole cluster, in which there are no samples."""
+    """`with_outage` for outages of the whole cluster, in which there are no samples."""
     at_ms = history.at_ms
     newest_ms = int(at_ms[-1])
     long_ms = np.diff(at_ms)

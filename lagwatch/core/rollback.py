@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum, unique
 from typing import Final
 
+from lagwatch.core.progress_kinds import PROGRESS_KINDS
+
 Place = tuple[str, int]
 """Topic and partition."""
 _IN_KAFKA: Final = frozenset({"classic", "consumer", "streams", "share", "unknown"})
@@ -26,14 +28,11 @@ def no_plan(group: str, kind: str) -> str | None:
             "time of the deployment with kafka-share-groups.sh --reset-offsets --topic TOPIC "
             "--to-datetime TIME"
         )
-    if kind == "spark-checkpoint":
-        return (
-            f"{group} keeps its progress in Spark's checkpoint, not in Kafka: start the query with "
-            "a copy of the checkpoint's folder of then, or with a new folder and startingOffsets"
-        )
     if kind in _IN_KAFKA:
         return None
-    return f"{group} keeps its progress in {kind}, not in Kafka: set it back there"
+    read = PROGRESS_KINDS.get(kind)
+    kept_in, set_back = (read.kept_in, read.set_back) if read else (kind, "set it back there")
+    return f"{group} keeps its progress in {kept_in}, not in Kafka: {set_back}"
 
 
 @unique

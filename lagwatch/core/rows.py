@@ -2,6 +2,11 @@
 
 Columns of windows are rings as in `window`: slots first, rows second. A slot's predecessor is the
 slot before it, except for the oldest entry, which has none.
+
+There are two measures of silence. `silent_ms` is the time since the last commit, as Burrow measures
+it. `quiet_ms` is the time in which there was something to read and the offset did not move, also
+while the same offset was committed again and again. `Rows.quiet_ms` is the part of it that counts
+towards the limit: in the evidence that part is `counted_ms`, and `quiet_ms` is the whole.
 """
 
 from collections.abc import Iterator, Sequence
@@ -157,8 +162,8 @@ class PartitionColumns:
     log_end: Int64
     last_stable: Int64
     held_ms: Int64
-    """Since when the last stable offset has been short of the log end and has not moved, or since
-    when the transaction has been open that it waits for; -1."""
+    """When the open transaction that the last stable offset waits for began. Where that is not
+    known: since when it has been below the log end without moving. -1: it is not below."""
     known_ms: Int64
     """When the log end was last read."""
     away_ms: Int64
@@ -166,7 +171,7 @@ class PartitionColumns:
     back_ms: Int64
     """First reading after it; -1."""
     away_2_ms: Int64
-    """The same of the absences before that one."""
+    """`away_ms` and `back_ms` of the absence before; `_3` of the one before that."""
     back_2_ms: Int64
     away_3_ms: Int64
     back_3_ms: Int64
@@ -323,7 +328,7 @@ class RowFacts:
     lost_ms: Int64 | None
     """When the last of them were noticed missing; -1 never, or acknowledged."""
     lost_since_ms: Int64 | None
-    """When the first of those that are shown were."""
+    """When the first of the losses that are shown were noticed."""
     commits: "CommitFacts | None"
     """Up to when the commits of the rows are known; None: as of the log ends."""
     turns: "Turns | None" = None
@@ -331,7 +336,7 @@ class RowFacts:
     times: "OffsetTimes | None" = None
     """When brokers say that some rows' offsets were appended; the rules do not look at it."""
     stored: "StoredTimes | None" = None
-    """The same by the stored history."""
+    """Stored samples between which some rows' offsets were appended; not for the rules, either."""
     lost_until: Int64 | None = None
     """The offset up to which messages were lost last; -1. The rules do not look at it."""
     out_of_order: NDArray[np.intp] | None = None
@@ -365,7 +370,7 @@ class CommitFacts:
     """Last instant at which they were known before they were unknown for a while; -1."""
     back_ms: Int64
     away_2_ms: Int64
-    """The same of the absences before that one."""
+    """`away_ms` and `back_ms` of the absence before; `_3` of the one before that."""
     back_2_ms: Int64
     away_3_ms: Int64
     back_3_ms: Int64
@@ -443,7 +448,7 @@ class Limits:
     recent_ms: int = 100_000
     """How far back "was at the log end" looks."""
     stop_after_ms: int = 180_000
-    """A group without members is not stopped before it was silent for so long.
+    """A group without members is not stopped before it was quiet for so long.
 
     All other times of the rules are fixed parts and multiples of it: see `step_ms`.
     """
@@ -457,7 +462,7 @@ class Limits:
     leave_ms: int = 6_000
     """From a job's last commit until its members are seen to have left; sessions end later."""
     polled_leave_ms: int = 30_000
-    """The same where offsets and groups are polled."""
+    """`leave_ms` where offsets and groups are polled."""
 
     @property
     def step_ms(self) -> int:
@@ -540,7 +545,7 @@ class Around:
         return held & np.isin(membership, (Membership.HELD, Membership.UNKNOWN))
 
     def came(self, row: Slots) -> Bools:
-        """Mask of those of them that were seen without a member before."""
+        """Mask of held rows that were once seen without a member."""
         return self.held(row) & self.pace.seen_without[row]
 
     def gone_ms(self, row: Slots) -> Int64:
@@ -683,7 +688,7 @@ class Rows:
         self._noted_ms.append((at_ms, where))
 
     def settle(self, undecided: Bools) -> None:
-        """What was noted since the last call matters for rows that were undecided until then."""
+        """Apply the instants noted since the last call to rows that were undecided then."""
         for at_ms, where in self._noted_ms:
             np.minimum(self.due_ms, at_ms, out=self.due_ms, where=where & undecided)
         self._noted_ms.clear()
@@ -814,7 +819,7 @@ class Rows:
 
     @cached_property
     def quiet_began_ms(self) -> Int64:
-        """The same, to be shown: from the earliest instant where it is not known exactly.
+        """Start of the silence as displayed: the earliest instant where it is not known exactly.
 
         While lagwatch or Kafka was away messages went on to come, and who holds a partition at the
         first look may have held it long before. Judged is the silence that is sure.
@@ -843,7 +848,7 @@ class Rows:
         return self.come(self._longer_at_ms(than_ms))
 
     def _longer_at_ms(self, than_ms: Int64 | int) -> Int64:
-        """From when on that is so, if the row stays quiet."""
+        """When `quiet_ms` exceeds `than_ms`, if the row stays quiet."""
         return self.around.longer_at_ms(
             self._gone_ms, self._counted_since_ms, than_ms, self._absences
         )
@@ -987,7 +992,7 @@ class Rows:
     def may_be_overdue(self) -> Bools:
         """Mask of rows that would be overdue if time before the first look counted.
 
-        Their partition was held then, by whom knows how long, and there was something to read.
+        A member held the partition then, for an unknown time, and there was something to read.
         """
         first_ms = self.around.first_ms
         if first_ms < 0:
@@ -1085,7 +1090,7 @@ class Rows:
 
     @cached_property
     def rises_since_ms(self) -> Int64:
-        """When that began."""
+        """When the lag began to rise."""
         since_ms = self.around.pace.rises_since_ms(self.row)
         # of a rise that an earlier version saw begin nothing but the length is known
         self.note(self.now_ms, (since_ms < 0) & (self.rising_ms > 0))
@@ -1124,7 +1129,7 @@ def _movement(windows: WindowColumns) -> Movement:
         still &= (offset == before) | ~follows
         shrinks |= follows & (lag < lag_before)
         known = used & (lag >= 0)
-        # `known` implies `used`, so this is: used, but unknown
+        # `known` implies `used`, so this is: used and not known
         gaps |= used ^ known
         np.minimum(lowest, lag, out=lowest, where=known)
     return Movement(falls=falls, still=still, shrinks=shrinks, gaps=gaps, lowest_lag=lowest)

@@ -9,6 +9,7 @@ Source of Burrow's rules: Burrow, core/internal/evaluator/caching.go.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum, unique
 from typing import Final
 
 import numpy as np
@@ -23,6 +24,18 @@ Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 Int8 = NDArray[np.int8]
 Bools = NDArray[np.bool_]
+
+
+@unique
+class Ok(StrEnum):
+    """What a rule of status OK says of a partition that has something to read."""
+
+    IF_IT_MOVES = "if_it_moves"
+    """OK as long as its offset moves."""
+    RESTING = "resting"
+    """OK for now, although its offset does not move."""
+    UNREAD = "unread"
+    """OK for good: the group need not read what is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +55,10 @@ class RuleRow:
     """When the trouble began; None where there is none."""
     since_at_least: bool = False
     """It may have begun earlier: what the rule goes by looks no further back."""
+    headline: str | None = None
+    """Heads the sentence; None: the word of the status. Every warning has its own."""
+    ok: Ok | None = None
+    """None where the status is not OK."""
 
 
 # what rules look for
@@ -319,7 +336,7 @@ def late_for(time_lag_ms: Int64, limit_ms: Int64) -> Bools:
 
 
 def _paused(rows: Rows) -> Bools:
-    """By the clock: what does not count as silence is no progress either, and is shown."""
+    """Uses wall time, including time that does not count as silence: it is no progress either."""
     return rows.come(rows.quiet_since_ms + rows.limits.step_ms // 2)
 
 
@@ -392,6 +409,7 @@ LOG_END_UNKNOWN: Final = RuleRow(
 WINDOW_INCOMPLETE: Final = RuleRow(
     rule=Rule.WINDOW_INCOMPLETE,
     status=PartitionStatus.OK,
+    ok=Ok.IF_IT_MOVES,
     holds=_incomplete,
     meaning="The window holds fewer commits than `evaluator.minimum_complete` asks for.",
     evidence=("current_lag", "commits"),
@@ -400,6 +418,7 @@ WINDOW_INCOMPLETE: Final = RuleRow(
 LAG_WITHIN_ALLOWED: Final = RuleRow(
     rule=Rule.LAG_WITHIN_ALLOWED,
     status=PartitionStatus.OK,
+    ok=Ok.IF_IT_MOVES,
     holds=_within_allowed,
     meaning="The lag is not above `evaluator.allowed_lag`.",
     evidence=("current_lag", "allowed_lag"),
@@ -408,6 +427,7 @@ LAG_WITHIN_ALLOWED: Final = RuleRow(
 PROGRESSING: Final = RuleRow(
     rule=Rule.PROGRESSING,
     status=PartitionStatus.OK,
+    ok=Ok.IF_IT_MOVES,
     holds=_always,
     meaning="The group is behind, moves, and no other rule holds.",
     evidence=(*_MOVEMENT, "readable_lag"),
@@ -416,6 +436,7 @@ PROGRESSING: Final = RuleRow(
 NEVER_COMMITTED: Final = RuleRow(
     rule=Rule.NEVER_COMMITTED,
     status=PartitionStatus.OK,
+    ok=Ok.UNREAD,
     holds=_empty,
     meaning="The group never committed an offset for this partition of its topic.",
     evidence=("commits",),
@@ -457,6 +478,7 @@ BURROW: Final[Sequence[RuleRow]] = (
     RuleRow(
         rule=Rule.LAG_WAS_WITHIN_ALLOWED,
         status=PartitionStatus.OK,
+        ok=Ok.IF_IT_MOVES,
         holds=_lag_was_within_allowed,
         meaning="The lag was not above `evaluator.allowed_lag` at some commit in the window.",
         evidence=("current_lag", "lowest_lag", "allowed_lag", "window_span_ms"),
@@ -480,6 +502,7 @@ BURROW: Final[Sequence[RuleRow]] = (
     RuleRow(
         rule=Rule.LAG_NOT_DECREASING,
         status=PartitionStatus.WARN,
+        headline="FALLING BEHIND",
         holds=_lag_not_decreasing,
         meaning="The group moves, and its lag never falls between two commits of the window.",
         evidence=_MOVEMENT,
@@ -498,6 +521,7 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
     RuleRow(
         rule=Rule.NEVER_COMMITS,
         status=PartitionStatus.WARN,
+        headline="NEVER COMMITS",
         holds=_empty,
         meaning=(
             "A member holds the partition, messages that can be read came five minutes ago, and "
@@ -518,6 +542,7 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
     RuleRow(
         rule=Rule.NOT_SUBSCRIBED,
         status=PartitionStatus.OK,
+        ok=Ok.UNREAD,
         holds=_not_subscribed,
         meaning=(
             "The group has members, and none of them subscribes to this topic any more; the "
@@ -532,6 +557,7 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
     RuleRow(
         rule=Rule.MIRRORED,
         status=PartitionStatus.OK,
+        ok=Ok.UNREAD,
         holds=_mirrored,
         meaning="The offset is written by a mirror of another cluster; the group runs there.",
         evidence=(*_LAG, "committed_offset"),
@@ -542,6 +568,7 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
     RuleRow(
         rule=Rule.AHEAD_OF_LOG_END,
         status=PartitionStatus.ERR,
+        headline="BEYOND THE LOG END",
         holds=_ahead,
         meaning=(
             "The committed offset is beyond the log end: the log was cut short or replaced, or a "
@@ -557,6 +584,7 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
     RuleRow(
         rule=Rule.RECORDS_LOST,
         status=PartitionStatus.ERR,
+        headline="MESSAGES LOST",
         holds=_lost,
         meaning=(
             "Messages were deleted before the group read them; shown for `evaluator.loss_shown_s` "
@@ -582,6 +610,7 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
     RuleRow(
         rule=Rule.CONTROL_RECORDS_ONLY,
         status=PartitionStatus.OK,
+        ok=Ok.UNREAD,
         holds=_control_records_only,
         meaning=(
             "What is left up to the log end are marks of transactions and aborted records: a "
@@ -596,6 +625,7 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
     RuleRow(
         rule=Rule.HELD_BY_TRANSACTION,
         status=PartitionStatus.WARN,
+        headline="HELD BY A TRANSACTION",
         holds=_held,
         meaning=(
             "The group has read up to the last stable offset, where a transaction has been open "
@@ -611,6 +641,7 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
     RuleRow(
         rule=Rule.WAITS_FOR_TRANSACTION,
         status=PartitionStatus.OK,
+        ok=Ok.IF_IT_MOVES,
         holds=_at_last_stable,
         meaning="The group has read up to the last stable offset, where a transaction is open.",
         evidence=("current_lag", "last_stable_offset", *_TRANSACTION),
@@ -622,6 +653,7 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
     RuleRow(
         rule=Rule.LAG_WITHIN_ALLOWED,
         status=PartitionStatus.OK,
+        ok=Ok.IF_IT_MOVES,
         holds=_nothing_to_read,
         meaning="What the group can still read is not above `evaluator.allowed_lag`.",
         evidence=(*_LAG, "allowed_lag"),
@@ -658,6 +690,7 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
     RuleRow(
         rule=Rule.SILENT_BEFORE_START,
         status=PartitionStatus.WARN,
+        headline="SILENT",
         holds=_silent_before_start,
         meaning=(
             "The group without members had been silent for five minutes or more when lagwatch "
@@ -684,6 +717,7 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
     RuleRow(
         rule=Rule.WAITS_ITS_TURN,
         status=PartitionStatus.OK,
+        ok=Ok.RESTING,
         holds=lambda rows: rows.waits_turn,
         meaning=(
             "The offset has not moved for longer than is usual, while the member that holds the "
@@ -731,6 +765,7 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
     RuleRow(
         rule=Rule.FALLING_BEHIND,
         status=PartitionStatus.WARN,
+        headline="FALLING BEHIND",
         holds=_falling_behind,
         meaning=(
             "The group moves, or has gone quiet while it was behind. Its lag has been rising for "
@@ -756,6 +791,7 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
     RuleRow(
         rule=Rule.PAUSED,
         status=PartitionStatus.OK,
+        ok=Ok.RESTING,
         holds=_paused,
         meaning="The offset has not moved for a while, which is still usual for the group.",
         evidence=(*_LAG, "committed_offset", *_QUIET),
@@ -780,6 +816,11 @@ STATUS_BY_RULE: Final[Mapping[Rule, PartitionStatus]] = {
 
 STATUS_OF_RULE: Int8 = np.array([STATUS_BY_RULE[rule] for rule in Rule], np.int8)
 """`STATUS_OF_RULE[rule]` is the partition status of each rule."""
+
+
+def rules_ok(ok: Ok) -> tuple[Rule, ...]:
+    """The rules of either table that are OK in this way."""
+    return tuple(dict.fromkeys(row.rule for row in (*BURROW, *LAGWATCH) if row.ok is ok))
 
 
 def row_of(rules: RuleSet, rule: Rule) -> RuleRow:

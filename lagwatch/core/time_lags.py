@@ -423,7 +423,7 @@ lag nor in its rates and forecast.
 def of_groups(
     times: RowTimes, rule: Int8, commits: Int8, *, heads: Int64, group: Int64
 ) -> GroupTimes:
-    """That of each group's oldest partition, and only a lower bound while another may be older.
+    """Time lag of each group's oldest partition; a lower bound while another may be older.
 
     A partition of which no more than a lower bound, or nothing, is known may be older than all.
 

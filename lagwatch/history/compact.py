@@ -14,7 +14,7 @@ from lagwatch.history.layout import Slot, is_data
 from lagwatch.history.parquet_file import Footer
 from lagwatch.history.parquet_slots import ParquetSlots
 from lagwatch.history.rows import sort_unique
-from lagwatch.ports.history import Compacted, Progress
+from lagwatch.ports.history import Compacted, ReportProgress
 
 TARGET_ROWS: Final = 500_000
 """No merged file grows much beyond this; one with more than half of it is left alone."""
@@ -34,7 +34,7 @@ def compact(
     *,
     before_ms: int,
     kinds: Sequence[Kind] = tuple(Kind),
-    progress: Progress | None = None,
+    progress: ReportProgress | None = None,
 ) -> Compacted:
     """Compact every slot that ended before an instant.
 

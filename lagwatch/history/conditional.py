@@ -7,7 +7,7 @@ Arrow, which reads and writes all other files, has no conditional requests. The 
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from lagwatch.config.secret import Place
+from lagwatch.config.secret import ShownUrl
 
 
 def created(where: str, path: str, data: bytes) -> bool:
@@ -25,7 +25,7 @@ def created(where: str, path: str, data: bytes) -> bool:
     except AlreadyExistsError:
         return False
     except BaseError as error:
-        raise OSError(str(error).replace(where, Place.shown(where))) from error
+        raise OSError(str(error).replace(where, ShownUrl.shown(where))) from error
     return True
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 from pyarrow import fs
 
-from lagwatch.config.secret import Place
+from lagwatch.config.secret import ShownUrl
 from lagwatch.errors import HistoryError
 from lagwatch.history.conditional import created
 from lagwatch.places import CannotOpenError, open_place
@@ -69,7 +69,7 @@ class Folder(Protocol):
     def publish(self, path: str, data: Any, *, allowed: Allowed = always) -> None:  # noqa: ANN401
         """Put a whole file there, durably, in the place of any before it; `data` is a buffer.
 
-        `allowed` is called right before the file takes its place; what it raises stops that.
+        `allowed` is called right before the file is published; an exception stops that.
         """
         ...
 
@@ -102,7 +102,7 @@ def open_folder(where: str) -> Folder:
     try:
         filesystem, path = open_place(where)
     except CannotOpenError as error:
-        scheme, shown = where.partition("://")[0], Place.shown(where)
+        scheme, shown = where.partition("://")[0], ShownUrl.shown(where)
         raise HistoryError(
             store=STORE,
             kind="schema",
@@ -355,8 +355,8 @@ class RemoteFolder:
             raise HistoryError(
                 store=STORE,
                 kind="closed",
-                message=f"history.url = {Place.shown(self._where)}: the lock of a job in an object "
-                "store needs the package obstore. Install lagwatch[spark].",
+                message=f"history.url = {ShownUrl.shown(self._where)}: the lock of a job in an "
+                "object store needs the package obstore. Install lagwatch[spark].",
                 retryable=False,
             ) from error
 

@@ -25,7 +25,7 @@ from lagwatch.ports.history import (
     Buckets,
     Compacted,
     HistoryRange,
-    Progress,
+    ReportProgress,
     StoredKind,
     TopBy,
     Verification,
@@ -102,7 +102,7 @@ class ParquetStore(ParquetSlots):
             if slot.to_ms <= now_ms - _SETTLED_MS or len(files) >= _MANY_FILES:
                 compact_slot(self, slot)
 
-    def compact(self, progress: Progress | None = None) -> Compacted:
+    def compact(self, progress: ReportProgress | None = None) -> Compacted:
         return compact(self, before_ms=EVER_MS, progress=progress)
 
     def clusters(self) -> tuple[str, ...]:
@@ -139,7 +139,7 @@ class ParquetStore(ParquetSlots):
             last_ms=max(lasts, default=None),
         )
 
-    def verify(self, progress: Progress | None = None) -> Verification:
+    def verify(self, progress: ReportProgress | None = None) -> Verification:
         return verify(self, progress)
 
     def delete_before(self, kind: Kind, day: str) -> int:

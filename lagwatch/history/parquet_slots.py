@@ -54,7 +54,7 @@ class ParquetSlots:
     def __init__(
         self, where: str, *, chunk_rows: int = CHUNK_ROWS, allowed: Allowed = always
     ) -> None:
-        """`allowed` is called right before a file takes its place; what it raises stops that."""
+        """`allowed` is called right before a file is published; an exception stops that."""
         self.where = where
         self._allowed = allowed
         self._chunk_rows = chunk_rows

@@ -11,7 +11,7 @@ from lagwatch.core.record import KINDS, Kind
 from lagwatch.history.folder import reported, sync_folder
 from lagwatch.history.layout import DAY_MS, Slot, day_start_ms, slots
 from lagwatch.history.rows import digest, gathered, sort_unique
-from lagwatch.ports.history import EVER_MS, HistoryRange, HistoryStore, Progress
+from lagwatch.ports.history import EVER_MS, HistoryRange, HistoryStore, ReportProgress
 
 _BATCH_ROWS: Final = 500_000
 
@@ -77,7 +77,7 @@ def copy(
     choice: Choice,
     *,
     done: Done | None = None,
-    progress: Progress | None = None,
+    progress: ReportProgress | None = None,
 ) -> int:
     """Copy the chosen rows; returns how many. Rows that the target already has are not doubled.
 

@@ -13,7 +13,7 @@ from lagwatch.history.layout import Slot, is_data, slot_of
 from lagwatch.history.parquet_file import Footer, ForeignFileError, read_footer, read_rows, torn
 from lagwatch.history.parquet_slots import ParquetSlots
 from lagwatch.history.rows import is_word, key_hashes
-from lagwatch.ports.history import HistoryGap, Progress, Verification
+from lagwatch.ports.history import HistoryGap, ReportProgress, Verification
 
 Int64 = NDArray[np.int64]
 
@@ -77,7 +77,7 @@ class _Found:
     rounds: dict[str, RoundTimes] = field(default_factory=dict)
 
 
-def verify(store: ParquetSlots, progress: Progress | None = None) -> Verification:
+def verify(store: ParquetSlots, progress: ReportProgress | None = None) -> Verification:
     """Read every file of the store.
 
     Raises:

@@ -49,7 +49,7 @@ class Slice:
     first: int
     """Place of the first of them."""
     part: Part | None
-    """None: they are as they were when they were captured before."""
+    """None: unchanged since the last capture."""
 
 
 def capture(monitor: ClusterMonitor, *, slice_rows: int = SLICE_ROWS) -> Iterator[Part]:
@@ -67,9 +67,9 @@ def capture(monitor: ClusterMonitor, *, slice_rows: int = SLICE_ROWS) -> Iterato
 def captured_since(
     before: "Slices", monitor: ClusterMonitor, *, slice_rows: int = SLICE_ROWS
 ) -> Iterator[Part | Slice]:
-    """The same, but slices that are as they were `before` have no columns: those hold still.
+    """What `capture` takes, but slices that have not changed since `before` have no columns.
 
-    `before` learns how they are now, so it must be given up if this capture is.
+    `before` is updated, so discard it if this capture is discarded.
     """
     before.begin(monitor)
     kept = monitor.kept()

@@ -482,7 +482,7 @@ class ClusterMonitor:
         return self.snapshot
 
     def judging(self, now_ms: EpochMs) -> Iterator[None]:
-        """The same with pauses, in which the monitor may answer queries but must not be changed."""
+        """`judge` with pauses, in which the monitor may answer queries but must not be changed."""
         self._topics.drop_missing(now_ms)
         self._live.expire(now_ms)
         self._live.place_made()

@@ -33,7 +33,7 @@ class KnownCommits:
         self._held_ms: dict[int, int] = {}
         """Partition held back by an open transaction → since when that was seen; -1 not known."""
         self._polls_ms = self._until_ms
-        """The same without polls whose offsets are not admitted yet."""
+        """`_until_ms` without polls whose offsets are not admitted yet."""
         self._place = np.zeros(0, np.int16)
         """Place in the columns, by row."""
         self._gap_ms = np.zeros(0, np.int64)
@@ -92,7 +92,7 @@ class KnownCommits:
         return False
 
     def take_progress(self, report: ProgressKnown) -> bool:
-        """The same of jobs whose progress is read; True when one is new."""
+        """Take in until when the progress of jobs is known; True when a job is new."""
         new = [job for job in report.until_ms if job not in self._jobs]
         self._jobs |= {job: len(self._jobs) + number for number, job in enumerate(new)}
         nothing = np.full(len(new), UNKNOWN, np.int64)

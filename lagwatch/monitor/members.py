@@ -438,7 +438,7 @@ class Groups:
         self._bereft.discard(group)
 
     def commits(self, group: str, partition: tuple[str, int] | None = None) -> None:
-        """This partition, or all of the group, is none of those any more."""
+        """Remove this partition, or all of the group, from those without a commit."""
         missing = self._uncommitted.get(group, {})
         for each in [partition] if partition else list(missing):
             missing.pop(each, None)

@@ -238,7 +238,7 @@ class Movements:
         self._pace.leave_out(rows, back_ms - away_ms)
 
     def leave_out_unread(self) -> None:
-        """The same of rows whose commits could not be read."""
+        """Commits are read again: the lags of their rows did not rise while they could not be."""
         self._pace.leave_out(*self._commits.returned(self._windows.rows))
 
 

@@ -39,7 +39,7 @@ class MonitorSettings:
     leave_ms: int = 6_000
     """From a job's last commit until its members are seen to have left."""
     polled_leave_ms: int = 30_000
-    """The same where offsets and groups are polled."""
+    """`leave_ms` where offsets and groups are polled."""
     away_after_ms: int = 20_000
     """A partition that was not read for longer than this was away."""
     patterns: GroupPatterns = field(default_factory=GroupPatterns)

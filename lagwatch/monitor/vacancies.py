@@ -7,7 +7,7 @@ from lagwatch.core.model import UNKNOWN, GroupInfo
 from lagwatch.ports.reports import GroupsSeen
 
 _TOLD_MS: Final = 5_000
-"""That a member came is known so long after it, at most: its record is read, then it is asked."""
+"""A member that came is known after this time at most: its record is read, then Kafka asked."""
 _REVOKED_MS: Final = 10_000
 """Members give their partitions back so long after a rebalance began, at most: it is said in the
 answer to a heartbeat, one every three seconds."""
@@ -25,9 +25,9 @@ class Vacancy:
     seen_ms: int
     """When it was last seen so."""
     rebalancing: bool = False
-    """It had members, which had given their partitions back."""
+    """The group had members, which had given their partitions back."""
     recorded: bool
-    """Does the offsets topic, which is read, have a record of each member that comes?"""
+    """True if the offsets topic is read and has a record of each member that comes."""
     until_ms: int = UNKNOWN
     """Up to when it surely lasted; -1: it has not ended, as far as is known."""
 
@@ -52,7 +52,7 @@ class Vacancies:
         """Groups with such an assignor."""
 
     def of(self, group: str) -> Vacancy | None:
-        """That of a group; None if it was not seen without members."""
+        """The last vacancy of a group; None if it was not seen without members."""
         return self._of.get(group)
 
     def take(self, report: GroupsSeen, now_ms: int) -> None:
@@ -66,7 +66,7 @@ class Vacancies:
             rebalancing = info.state in _REBALANCING and info.group in self._eager
             vacant = empty or rebalancing
             if known is not None and known.until_ms < 0 and (not vacant or info.group in came):
-                # a record is read at once; where there is none, only looks say it
+                # records are read at once; without records only looks show a new member
                 known.recorded &= recorded
                 known.until_ms = known.lasted_until_ms(now_ms)
             if not vacant:

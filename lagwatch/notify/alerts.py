@@ -138,7 +138,7 @@ class Alerts:
         self._budgets_kept_ms: dict[str, int] = dict.fromkeys(settings.clusters, now_ms)
         """Up to when the spent budgets of each cluster are kept."""
         self._bad_kept_ms = dict(self._budgets_kept_ms)
-        """The same of which partitions were bad."""
+        """Up to when the bad partitions of each cluster are kept."""
         self._outbox = Outbox(self._database)
         self._records = AlertRecords(self._database, self._as_now)
         chance = chance or Random()  # noqa: S311 jitter is no secret

@@ -56,7 +56,7 @@ class Spent:
 
     @property
     def counts_ms(self) -> int:
-        """The same, later by the gaps since then: a window reaches it for so much longer."""
+        """`last_ms` plus the gaps since then, by which a window reaches it for longer."""
         return self.last_ms + sum(
             until_ms - from_ms for from_ms, until_ms in self.gaps if until_ms > self.last_ms
         )

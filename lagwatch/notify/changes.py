@@ -369,7 +369,7 @@ class _Outlooks:
         self._known: Mapping[str, GroupOutlook] = {}
 
     def of(self, group: str) -> GroupOutlook:
-        """That of one of them, or of any other group.
+        """The outlook of one of these groups, or of any other.
 
         Raises:
             NotFoundError: the group is gone.

@@ -258,7 +258,7 @@ class Database:
             self._empty_log()
 
     def _empty_log(self) -> None:
-        """Write the log into the file and cut it to nothing, if there is room and nobody reads."""
+        """Write the log into the file and truncate it, if there is room and no reader."""
         with contextlib.suppress(sqlite3.Error), _without_waiting(self.connection):
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
@@ -521,7 +521,7 @@ def _in_memory(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file it is, whatever it holds; None: there is none."""
+    """Device and inode of the file; None without a file."""
     try:
         found = path.stat()
     except OSError:
@@ -530,7 +530,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _move_away(path: Path, suffix: str) -> Path | None:
-    """Rename a file and its logs; None: there is none."""
+    """Rename a file and its logs; None without a file."""
     aside = path.with_name(f"{path.name}.{suffix}")
     for part in ("-wal", "-shm", ""):
         source = path.with_name(path.name + part)

@@ -215,7 +215,7 @@ class _Part:
 
 
 def _parts(notices: Iterable[Notice]) -> Iterator[_Part]:
-    """The same cause on several topics first, then what is left topic by topic."""
+    """Notices with one cause on several topics first, then the others topic by topic."""
     causes: dict[tuple[str, str, str], list[Notice]] = {}
     topics: dict[tuple[str, str, str], list[Notice]] = {}
     for notice in notices:

@@ -385,7 +385,7 @@ def checked_ms(value: object) -> int:
     """An instant that was stored.
 
     Raises:
-        ValueError, TypeError: it is none, or not within the years 1970 to 9999.
+        ValueError, TypeError: the value is no instant, or not within the years 1970 to 9999.
     """
     if not isinstance(value, int):
         raise TypeError(f"{value!r} is no instant")

@@ -105,7 +105,7 @@ class Objective:
 
 
 def objective(settings: PolicySettings) -> Objective | None:
-    """That of a policy; None if it sets no limit, or decides as Burrow does."""
+    """The objective of a policy; None if it sets no limit, or decides as Burrow does."""
     limits = (settings.max_time_lag_s, settings.max_lag, settings.catch_up_within_s)
     if settings.burrow_compatible or not any((*limits, settings.lost_records)):
         return None
@@ -389,5 +389,5 @@ def _burn_sentence(found: Objective, gone_ms: int, window_ms: int, missed: str) 
 
 
 def least(limits: Iterable[int]) -> int:
-    """The lowest limit there is; 0 if there is none."""
+    """The lowest limit above 0; 0 without one."""
     return min((limit for limit in limits if limit > 0), default=0)

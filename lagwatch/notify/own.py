@@ -131,7 +131,7 @@ class OwnIncidents:
     ) -> list[Change]:
         """What opens, is repeated and closes; `every` receives ends whose channels are unknown.
 
-        `configured`: the channels and clusters there are. What is none of them has not healed.
+        `configured`: the channels and clusters there are. A condition of any other has not healed.
         """
         wrong = {condition.key: condition for condition in conditions}
         made = []

@@ -50,7 +50,7 @@ class PolicyBook:
         limits = tuple(self.objectives.values())
         behind_ms = [BEHIND_MS if limit.catch_up_within_ms else 0 for limit in limits]
         self.least_time_lag_ms = least([*(limit.max_time_lag_ms for limit in limits), *behind_ms])
-        """No group with less misses any objective; 0: there is none."""
+        """A group with less misses no objective; 0: no objective looks at it."""
         self.least_lag = least(limit.max_lag for limit in limits)
         self.counts_lost = any(limit.lost_records for limit in limits)
         self.by_name: Mapping[str, Policy] = {

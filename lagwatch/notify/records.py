@@ -96,7 +96,7 @@ class AlertRecords:
         """Incidents that cannot be read, of which the log says so."""
 
     def whole_id(self, kind: str, start: str) -> str:
-        """The only id of this kind that begins so; `start` itself when there is none.
+        """The only id of this kind that begins with `start`; `start` itself when no id does.
 
         Raises:
             AmbiguousError: several ids begin so.
@@ -407,7 +407,7 @@ def _object(text: str) -> Mapping[str, Any]:
     """A JSON object.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is no JSON object.
     """
     found = json.loads(text)
     if not isinstance(found, dict):

@@ -102,7 +102,7 @@ class Templates:
         return "there is no such variable" if self._is_secret else f"there is no variable {name!r}"
 
     def _wrong(self, error: "TemplateSyntaxError") -> str:
-        """What Jinja2 says of a template that is none, without what may be secret."""
+        """Jinja2's message about a template with a fault, without what may be secret."""
         from jinja2 import TemplateAssertionError
 
         if not self._is_secret:

@@ -339,7 +339,7 @@ def _names(key: str, entry: PolicySettings | MuteSettings) -> Iterator[Fault]:
 
 
 def _runbook(key: str, policy: PolicySettings) -> Iterator[Fault]:
-    """It may be a text; what looks like an address must be one that can be opened."""
+    """A runbook may be a text; what looks like an address must be one that can be opened."""
     text = policy.runbook
     if without_user(text) != text:
         problem, remedy = "shows its user and password to all who read alerts", "Leave them out."

@@ -51,7 +51,7 @@ WAITING_AGAIN: Final = (
     f"{WAITING_ANEW}, last_error = coalesce(nullif((SELECT m.last_error FROM messages m"  # noqa: S608 fixed
     "  WHERE m.id = notices.message), ''), last_error)"
 )
-"""The same, and why it failed is kept until something of its incident is delivered."""
+"""`WAITING_ANEW`, but keeps why it failed until something of its incident is delivered."""
 
 _BAD: Final = {status.name for status in PartitionStatus if IS_BAD[status]}
 _ABOUT: Final = {about.value: about for about in About}

@@ -29,6 +29,7 @@ from lagwatch.core.incident import (
     step,
 )
 from lagwatch.core.model import UNKNOWN, EpochMs, GroupStatus, PartitionStatus, Rule
+from lagwatch.core.rules import Ok, rules_ok
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.trouble import Kinds
 from lagwatch.notify.budget import Key, Spent
@@ -94,13 +95,13 @@ class _Tracked:
     gone_ms: int | None = None
     """When it was first not in the snapshot any more."""
     removed: bool = False
-    """It was removed from lagwatch by request, and has not come back."""
+    """Removed from lagwatch by request, and not back since."""
     missed: Objective | None = None
     """The limits that it missed when it was last seen bad; None if it missed no limit."""
     bad_ms: dict[int, int] = field(default_factory=dict)
     """When each of its windows was last seen bad."""
     bad_before: LastBad = field(default_factory=dict)
-    """The same from before the start, of partitions that have no window yet."""
+    """When partitions without a window yet were last seen bad, from before the start."""
     still_bad: set[int] = field(default_factory=set)
     """The windows that were bad when they were last judged."""
     topics: Collection[str] = ()
@@ -161,7 +162,7 @@ class Decided:
     gone_ms: int | None
     """When it was first missed; None while it exists."""
     removed: bool
-    """It is gone because it was removed from lagwatch by request."""
+    """The group is gone because it was removed from lagwatch by request."""
     gone_topics: Topics
     """Topics that it has no committed offsets of any more: all, or those that were in trouble."""
     begun_anew: bool
@@ -708,8 +709,7 @@ def _unmoved_ms(snapshot: ClusterSnapshot, number: int, tracked: _Tracked) -> in
 
 
 _NOT_JUDGED: Final = (Rule.WARMING_UP, Rule.SILENT_BEFORE_START)
-_RESTING: Final = (Rule.PAUSED, Rule.WAITS_ITS_TURN)
-"""OK by these although nothing is read."""
+_RESTING: Final = rules_ok(Ok.RESTING)
 
 
 def _is_better(graded: Graded, state: State) -> bool:

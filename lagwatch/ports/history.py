@@ -17,11 +17,11 @@ EVER_MS: Final = 4_000_000_000_000
 """Later than every instant of the history, and within the range of dates of every store."""
 
 Allowed = Callable[[], None]
-"""Called right before rows take their place; what it raises stops that."""
+"""Called right before written rows are published; an exception stops that."""
 
 
 def always() -> None:
-    """Allow all rows to take their place."""
+    """Allow all rows to be published."""
 
 
 _NAMES: Final = frozenset({"cluster", "level", "group", "topic", "partition"})
@@ -167,8 +167,8 @@ class AppendQuestion:
     offset: NDArray[np.int64]
 
 
-Progress = Callable[[int, int], None]
-"""Progress callback: (done, total); total may grow."""
+ReportProgress = Callable[[int, int], None]
+"""Called with (done, total); total may grow."""
 
 
 class HistoryStore(Protocol):
@@ -244,7 +244,7 @@ class HistoryStore(Protocol):
         """Figures per cluster and kind, sorted."""
         ...
 
-    def verify(self, progress: Progress | None = None) -> Verification:
+    def verify(self, progress: ReportProgress | None = None) -> Verification:
         """Read everything and count."""
         ...
 
@@ -256,7 +256,7 @@ class HistoryStore(Protocol):
         """Routine maintenance that keeps reading fast; the writer calls it from time to time."""
         ...
 
-    def compact(self, progress: Progress | None = None) -> Compacted | None:
+    def compact(self, progress: ReportProgress | None = None) -> Compacted | None:
         """Make few large parts of many small ones, wherever; None: it does so by itself."""
         ...
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lagwatch.core.model import Rule, RuleSet
+from lagwatch.core.model import PartitionStatus, Rule, RuleSet
 from lagwatch.core.rules import BURROW, LAGWATCH, TABLES, judge
 from tests.support.any_rows import any_rows
 from tests.support.lives import lives
@@ -45,6 +45,22 @@ def test_neighbours_in_another_order_decide_otherwise_or_are_listed(rules, numbe
 def test_the_last_rule_of_a_table_holds_always(table) -> None:
     assert table[-1].holds(any_rows(2, 1000)).all()
     assert len({row.rule for row in table}) == len(table)
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_every_row_has_what_its_status_asks_for(table) -> None:
+    """A warning its headline, as `WARNING` says too little, and an OK what it rests on."""
+    without_headline = [
+        row.rule.word
+        for row in table
+        if row.status is PartitionStatus.WARN and row.headline is None
+    ]
+    wrong_ok = [
+        row.rule.word for row in table if (row.status is PartitionStatus.OK) != bool(row.ok)
+    ]
+
+    assert without_headline == []
+    assert wrong_ok == []
 
 
 def test_every_default_rule_has_a_life() -> None:

@@ -39,7 +39,8 @@ def test_every_driver_has_both_sides() -> None:
 
 @pytest.mark.parametrize("store", sorted(_OWN))
 def test_only_a_driver_names_its_store(store: str) -> None:
-    names = re.compile(rf"[\"']{store}[\"']|\b(Parquet|Elastic)Store\b|isinstance\([^)]*[Ss]tore\b")
+    classes = "|".join(_classes(store))
+    names = re.compile(rf"[\"']{store}[\"']|\b({classes})\b|isinstance\([^)]*[Ss]tore\b")
 
     naming = {
         str(path.relative_to(_SOURCES))
@@ -49,3 +50,18 @@ def test_only_a_driver_names_its_store(store: str) -> None:
 
     allowed = (*(place for own in _OWN.values() for place in own), *_ALSO)
     assert {path for path in naming if not path.startswith(allowed)} == set()
+
+
+def test_every_store_has_a_class() -> None:
+    assert {store: _classes(store) for store in DRIVERS if not _classes(store)} == {}
+    assert _classes("parquet") == ["ParquetStore"]
+
+
+def _classes(store: str) -> list[str]:
+    """Names of the classes of a store: they end in `Store` and are in files of its own."""
+    text = "".join(
+        path.read_text(encoding="utf-8")
+        for path in sorted(_SOURCES.rglob("*.py"))
+        if str(path.relative_to(_SOURCES)).startswith(_OWN[store])
+    )
+    return re.findall(r"^class (\w+Store)\b", text, re.MULTILINE)

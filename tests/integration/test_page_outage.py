@@ -276,7 +276,7 @@ def test_an_unreachable_cluster_takes_a_line_or_two_and_says_the_rest_on_demand(
 
 @pytest.mark.parametrize("at_least", [False, True])
 def test_an_incident_from_before_the_start_says_since_when_a_cluster_is_in_trouble(
-    browser: Browser, at_least: bool
+    browser: Browser, *, at_least: bool
 ) -> None:
     sites = Sites()
     sites.began_ms = NOW_MS + 60_000

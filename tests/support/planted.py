@@ -10,7 +10,7 @@ from typing import Final
 
 from pydantic.fields import FieldInfo
 
-from lagwatch.config.secret import Headers, Place, Properties, Secret, Table, Template, Url
+from lagwatch.config.secret import Headers, Properties, Secret, ShownUrl, Table, Template, Url
 from lagwatch.config.section import Section
 from lagwatch.config.settings import Settings
 from lagwatch.config.walk import holds, is_named, section
@@ -103,7 +103,7 @@ def _value(hides: type[Secret] | type[Table], path: str, secret: Callable[[], st
             "an.option": f"-Xmx1g -Dstore.password={secret()}",
             "a.size": "5",
         }
-    if issubclass(hides, Place):
+    if issubclass(hides, ShownUrl):
         return f"s3://{secret()}:{secret()}/x@bucket/path?secret={secret()}"
     if issubclass(hides, Url):
         user = "" if path == _WITHOUT_USER else f"user:{secret()}@"

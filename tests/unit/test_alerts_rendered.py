@@ -18,6 +18,7 @@ from lagwatch.core.incident import NoticeEvent
 from lagwatch.notify.channels import pagerduty
 from lagwatch.notify.channels.alertmanager import Alertmanager, AlertmanagerSettings
 from lagwatch.notify.channels.email import Email, EmailSettings
+from lagwatch.notify.channels.registry import KINDS
 from lagwatch.notify.channels.slack import Slack, SlackSettings
 from lagwatch.notify.channels.teams import Teams, TeamsSettings
 from lagwatch.notify.channels.webhook import Webhook, WebhookSettings
@@ -82,6 +83,14 @@ CHANNELS: dict[str, Callable[[Message], str]] = {
     "teams": lambda message: _json(TEAMS.payload(message)),
     "webhook": _webhook,
 }
+
+
+FOR_MACHINES: Final = {"alertmanager", "pagerduty", "webhook"}
+"""Channels whose receivers match names by machine; all others send texts for people."""
+
+
+def test_every_channel_is_rendered() -> None:
+    assert set(CHANNELS) == set(KINDS)
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
@@ -250,7 +259,7 @@ def _turned(name: str) -> Message:
 
 
 @pytest.mark.parametrize("situation", ["stopped", "healed_with_messages_left", "a_storm"])
-@pytest.mark.parametrize("channel", ["apprise", "email", "slack", "teams"])
+@pytest.mark.parametrize("channel", sorted(set(KINDS) - FOR_MACHINES))
 def test_a_name_does_not_turn_the_direction_of_a_text(channel: str, situation: str) -> None:
     sent = CHANNELS[channel](_turned(situation))
 

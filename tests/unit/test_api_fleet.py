@@ -322,9 +322,7 @@ async def closed_after(stream: AsyncGenerator[bytes, None]) -> bytes:
         (Rule.FALLING_BEHIND, "FALLING BEHIND"),
     ],
 )
-def test_a_warning_that_is_no_growing_lag_has_a_headline_of_its_own(
-    rule: Rule, headline: str
-) -> None:
+def test_a_warning_has_the_headline_of_its_rule(rule: Rule, headline: str) -> None:
     verdict = partition_verdict(rules=RuleSet.LAGWATCH, rule=rule)
 
     assert sentence(verdict).headline == headline

@@ -18,7 +18,7 @@ from lagwatch.config.alerts import AlertsSettings
 from lagwatch.config.jobs import JobsSettings
 from lagwatch.config.load import load
 from lagwatch.config.reference import options
-from lagwatch.config.secret import Headers, Place, Properties, Url, looks_secret
+from lagwatch.config.secret import Headers, Properties, ShownUrl, Url, looks_secret
 from lagwatch.config.settings import Settings
 from lagwatch.config.walk import hidden_texts, holds, option_at
 from lagwatch.errors import ConfigError, HistoryError, JobError, NotifyError
@@ -252,7 +252,7 @@ def test_a_url_is_shown_as_scheme_and_host(url, shown) -> None:
     ],
 )
 def test_a_place_is_shown_without_its_user_and_query(place, shown) -> None:
-    assert str(Place(place)) == shown
+    assert str(ShownUrl(place)) == shown
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from lagwatch.config.secret import Place
+from lagwatch.config.secret import ShownUrl
 from lagwatch.errors import ProgressError
 from lagwatch.ports.progress import Step
 from lagwatch.spark_checkpoint import CheckpointFolder
@@ -24,7 +24,7 @@ class Query:
         self.folder = folder
         (folder / "offsets").mkdir(parents=True)
         (folder / "commits").mkdir()
-        self.reader = CheckpointFolder(Place(str(folder)))
+        self.reader = CheckpointFolder(ShownUrl(str(folder)))
 
     def begins(self, batch: int, offset: object) -> None:
         text = offset if isinstance(offset, str) else json.dumps(offset)
@@ -138,7 +138,7 @@ def test_a_batch_that_cannot_be_read_now_is_read_later(query: Query) -> None:
 def test_what_is_missing_is_said(query: Query) -> None:
     def reason(where: Path | str = query.folder) -> str:
         with pytest.raises(ProgressError) as raised:
-            CheckpointFolder(Place(str(where))).look(NOW_MS)
+            CheckpointFolder(ShownUrl(str(where))).look(NOW_MS)
         return str(raised.value)
 
     assert "no batch of the query is done yet" in reason()
@@ -160,7 +160,7 @@ def test_a_checkpoint_on_a_file_system_of_fsspec_is_read(tmp_path: Path) -> None
         filesystem.create_dir(f"{root}/{name.partition('/')[0]}", recursive=True)
         with filesystem.open_output_stream(f"{root}/{name}") as stream:
             stream.write(pa.py_buffer(text.encode()))
-    folder = CheckpointFolder(Place(where))
+    folder = CheckpointFolder(ShownUrl(where))
 
     found = folder.look(NOW_MS)
 

@@ -258,7 +258,7 @@ def _quiet_ms(partition: PartitionVerdict) -> int:
 
 
 def _paused(snapshot: ClusterSnapshot | None, groups: Sequence[str]) -> dict[str, int]:
-    """`_sizes` of those that are OK and have partitions that are so by the rule `paused`."""
+    """`_sizes` of groups that are OK, some of their partitions by the rule `paused`."""
     if snapshot is None:
         return {}
     columns, rule = snapshot.group, snapshot.rows.rule
@@ -313,7 +313,7 @@ def _speed(outlook: GroupOutlook) -> Speed:
 
 
 def _in_trouble(snapshot: ClusterSnapshot | None, groups: Sequence[str]) -> dict[str, int]:
-    """`_sizes` of those that are WARN or ERR by fresh data."""
+    """`_sizes` of groups that are WARN or ERR by fresh data."""
     if snapshot is None:
         return {}
     bad = np.isin(snapshot.group.status, (GroupStatus.WARN, GroupStatus.ERR))

@@ -77,21 +77,14 @@ def duration_ms(text: str) -> int:
 
 HEADLINES: Final[Mapping[PartitionStatus, str]] = {
     PartitionStatus.OK: "OK",
-    PartitionStatus.WARN: "FALLING BEHIND",
+    PartitionStatus.WARN: "WARNING",
     PartitionStatus.ERR: "ERROR",
     PartitionStatus.STOP: "STOPPED",
     PartitionStatus.STALL: "STALLED",
     PartitionStatus.REWIND: "REWOUND",
     PartitionStatus.UNKNOWN: "UNKNOWN",
 }
-_HEADLINES_OF_RULES: Final[Mapping[Rule, str]] = {
-    Rule.NEVER_COMMITS: "NEVER COMMITS",
-    Rule.HELD_BY_TRANSACTION: "HELD BY A TRANSACTION",
-    Rule.SILENT_BEFORE_START: "SILENT",
-    Rule.RECORDS_LOST: "MESSAGES LOST",
-    Rule.AHEAD_OF_LOG_END: "BEYOND THE LOG END",
-}
-"""Rules that mean something else than other rules of their status."""
+"""Of rules without a headline of their own; `words.js` has the same words for groups."""
 _UNKNOWN_BECAUSE: Final[Mapping[UnknownReason | None, str]] = {
     None: "the log end offset is not known",
     UnknownReason.TOPIC_NOT_VISIBLE: "the topic was deleted, or lagwatch may not describe it",
@@ -116,7 +109,7 @@ def sentence(verdict: PartitionVerdict) -> Sentence:
     """What is said about a partition, in words."""
     row = rules.row_of(verdict.rules, verdict.rule)
     return Sentence(
-        headline=_HEADLINES_OF_RULES.get(verdict.rule, HEADLINES[verdict.status]),
+        headline=row.headline or HEADLINES[verdict.status],
         since_ms=verdict.since_ms,
         at_least=row.since_at_least,
         text=rules.sentence(

@@ -130,7 +130,7 @@ def held_by_worst(
 
 
 def with_moves(level: Level, produced: Moved, consumed: Moved, span: BucketSpan) -> Level:
-    """The same with what was produced and consumed."""
+    """The level with what was produced and consumed."""
     ratio = span.step_ms // span.finest.step_ms
     total, read = produced.in_longer(ratio), consumed.in_longer(ratio)
     tally = replace(
@@ -171,7 +171,7 @@ def _held(
 
 
 def moved(level: Level, rows: Series, moves: Moves, line: Timeline, span: BucketSpan) -> Level:
-    """The same with what was produced, consumed and committed, and the worst owner."""
+    """The level with what was produced, consumed and committed, and the worst owner."""
     size = level.cell.size
     entries = line.entries
     steps = _Steps(rows, line, span)

@@ -32,7 +32,7 @@ class BucketSpan:
 
     @property
     def finest(self) -> "BucketSpan":
-        """The same in buckets of five minutes."""
+        """The same time in buckets of five minutes."""
         return BucketSpan(kind=Kind.ROLLUP_5M, from_ms=self.from_ms, to_ms=self.to_ms)
 
     @property

@@ -77,7 +77,7 @@ def sketch(place: Int64, value: Int64, size: int) -> Sketches:
 
 
 def kept(sketches: Sketches) -> Sketches:
-    """The same as they are stored: binned where they hold many values."""
+    """Sketches in the form that is stored: binned where they hold many values."""
     if not bool((np.diff(sketches.first)[~sketches.binned] > MOST).any()):
         return sketches
     place = np.repeat(np.arange(sketches.size), np.diff(sketches.first))

@@ -185,7 +185,7 @@ def worst_owner(lag: Int64, owner: Text, place: Int64, size: int) -> tuple[Int64
 
 
 def in_order(text: Text) -> Text:
-    """The same words, the dictionary sorted: codes compare as words do."""
+    """The text with its dictionary sorted: codes compare as words do."""
     words = tuple(sorted(set(text.words)))
     return text if words == text.words else Text(text.ranks().astype(np.int32), words)
 

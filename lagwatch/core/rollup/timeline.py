@@ -42,7 +42,7 @@ class Rounds:
         return self.at_ms[first]
 
     def whole(self) -> "Rounds":
-        """The same for series that have a row of their own in every round."""
+        """The rounds of series that have a row of their own in every round."""
         return replace(self, unchanged=np.zeros_like(self.unchanged))
 
 

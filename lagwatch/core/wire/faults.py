@@ -11,7 +11,7 @@ class DecodeFault(StrEnum):
     KEY_TOO_SHORT = "key_too_short"
     """Not even a version."""
     KEY_UNDERFLOW = "key_underflow"
-    """It ends inside a field."""
+    """The key ends inside a field."""
     KEY_BAD_LENGTH = "key_bad_length"
     """A length below zero, or null where a name must be."""
     NEGATIVE_PARTITION = "negative_partition"

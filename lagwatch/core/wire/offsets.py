@@ -134,7 +134,7 @@ class _Fields:
     def topic_ids(
         self, tags_at: NDArray[np.int64], tagged: NDArray[np.int64]
     ) -> NDArray[np.int64] | None:
-        """Halves of the ids of all rows; `tagged` rows have room for one. None: there is none.
+        """Halves of the topic ids of all rows; `tagged` rows have room for one. None: no ids.
 
         Tagged fields are in the order of their tags, so that tag 0, the id, can only come first:
         number of fields, tag, size, value.

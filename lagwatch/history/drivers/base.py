@@ -20,7 +20,7 @@ class Driver:
     open: Callable[[HistorySettings, Allowed], HistoryStore]
     """The store of these settings; raises `HistoryError` when it cannot be understood.
 
-    It calls the second argument right before rows that were written take their place. Its library
+    It calls the second argument right before it publishes rows that were written. Its library
     is imported by this call, so that an installation may lack it."""
     place: Callable[[HistorySettings], str]
     """The name that users write for the store of these settings; may hold secrets."""

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from lagwatch.config.history import HistorySettings
-from lagwatch.config.secret import Place
+from lagwatch.config.secret import ShownUrl
 from lagwatch.history.drivers.base import Driver
 from lagwatch.history.parquet import ParquetStore
 
@@ -13,7 +13,7 @@ def _place(settings: HistorySettings) -> str:
 
 
 def _at(where: str, settings: HistorySettings) -> HistorySettings:
-    return settings.model_copy(update={"store": "parquet", "url": Place(where)})
+    return settings.model_copy(update={"store": "parquet", "url": ShownUrl(where)})
 
 
 def _folder(settings: HistorySettings) -> Path | None:

@@ -53,7 +53,7 @@ def settings_of(where: str | None, settings: HistorySettings) -> HistorySettings
 
 
 def open_store(settings: HistorySettings, *, allowed: Allowed = always) -> HistoryStore:
-    """The store that is configured; `allowed` is called right before written rows take their place.
+    """The store that is configured; `allowed` is called right before written rows are published.
 
     Raises:
         HistoryError: no store is configured, its address is not valid, or its package is missing.

@@ -28,7 +28,7 @@ from lagwatch.ports.history import (
     Allowed,
     Buckets,
     HistoryRange,
-    Progress,
+    ReportProgress,
     StoredKind,
     TopBy,
     Verification,
@@ -333,7 +333,7 @@ class ElasticStore:
                 last_ms=_instant(bucket["last"]),
             )
 
-    def verify(self, progress: Progress | None = None) -> Verification:
+    def verify(self, progress: ReportProgress | None = None) -> Verification:
         return verify(self.searcher, self.client, prefix=self.prefix, progress=progress)
 
     def delete_before(self, kind: Kind, day: str) -> int:
@@ -357,7 +357,7 @@ class ElasticStore:
     def tidy(self, now_ms: int) -> None:
         """Do nothing: Elasticsearch merges by itself."""
 
-    def compact(self, progress: Progress | None = None) -> None:
+    def compact(self, progress: ReportProgress | None = None) -> None:
         """Do nothing: Elasticsearch merges by itself."""
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from lagwatch.history.elastic.faults import reported
 from lagwatch.history.elastic.indices import holdings, index_name, red_indices
 from lagwatch.history.elastic.search import EVERYTHING, Json, Searcher
 from lagwatch.history.verify import RoundTimes, gaps
-from lagwatch.ports.history import HistoryGap, Progress, Verification
+from lagwatch.ports.history import HistoryGap, ReportProgress, Verification
 
 _NOT_OURS: Final = "not a row of ours"
 
@@ -31,7 +31,7 @@ class _Found:
 
 
 def verify(
-    searcher: Searcher, client: Elasticsearch, *, prefix: str, progress: Progress | None
+    searcher: Searcher, client: Elasticsearch, *, prefix: str, progress: ReportProgress | None
 ) -> Verification:
     """Read every document of our indices.
 

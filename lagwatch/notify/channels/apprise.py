@@ -120,7 +120,7 @@ class AppriseChannel:
         """Wait for all services, so that a slow one delays no other.
 
         Raises:
-            NotifyError: one of them did not accept it, or there is none.
+            NotifyError: a service did not accept it, or none is configured.
         """
         if not self._services:
             raise NotifyError(

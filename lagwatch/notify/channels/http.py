@@ -83,7 +83,7 @@ class HttpSender:
         """The answer in one line, if it is 2xx and `refused` finds no error in its body.
 
         Raises:
-            NotifyError: it is another one, or there is none; the URL, which may hold a secret, is
+            NotifyError: the answer is another, or none came; the URL, which may hold a secret, is
                 not in the text.
         """
         import httpx
