@@ -137,7 +137,8 @@ class HistoryReader:
             return _page(self._recorded(raw, ask.limit), wanted.kind, ask)
         start_ms = ask.from_ms - ask.from_ms % step_ms
         end_ms = min(ask.to_ms, start_ms + ask.limit * step_ms)
-        span = _between(wanted, ask.from_ms, end_ms)
+        # the first point is whole as well, although the range begins within its step
+        span = _between(wanted, start_ms, end_ms)
         rollups = [kind for kind in _ROLLUPS if step_ms % ROLLUP_STEP_MS[kind] == 0]
         buckets, kind = self._buckets(span, step_ms, rollups)
         grid = np.arange(start_ms, end_ms, step_ms, dtype=np.int64)

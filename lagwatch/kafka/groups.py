@@ -62,6 +62,8 @@ class KafkaGroups:
         self._calls = GroupCalls(clients, _ask)
         self._all: frozenset[str] = frozenset()
         self._others: frozenset[str] = frozenset()
+        self._listed: frozenset[str] = frozenset()
+        """Classic and KIP-848 groups listed since `_all` was, also those that are gone by now."""
         self._all_due_s = 0.0
 
     async def list_groups(self) -> GroupListing:
@@ -82,8 +84,9 @@ class KafkaGroups:
             )
             for each in answer.valid or []
         }
+        self._listed |= found.keys()
         self._others = of_other_kinds(
-            self._all, found.keys(), known=self._others, complete=not errors
+            self._all, self._listed, known=self._others, complete=not errors
         )
         return GroupListing(
             groups=tuple(found.values()),
@@ -106,6 +109,7 @@ class KafkaGroups:
                 lambda: _every_group(self._clients.admin), doing="listing groups of all kinds"
             )
             self._all = frozenset(found)
+            self._listed = frozenset()
         except SourceError as error:  # the list of consumer groups reports the problem
             _log.debug("groups_of_all_kinds_unknown", reason=str(error))
         took_s = clock.monotonic_s() - started_s

@@ -63,6 +63,8 @@ _BEHIND: Final = 4
 """One that went over so many times its lag may be near the log end."""
 _THROWN_BACK: Final = 2
 """So often a group must seem to have been thrown back to the log start of a topic."""
+_ONCE_MS: Final = 10_000
+"""What a group passes within this time, in several partitions, may be one deletion."""
 _EVENLY: Final = 4
 """The fastest step of a consumer that reads evenly is so many times as fast as the slowest one."""
 _THROWN_SHARE: Final = 0.5
@@ -450,6 +452,8 @@ class Losses:
                 self._leaps.setdefault(found.row, leap)
             elif verdict or suspected:
                 lost_to = found.passed_to
+        if lost_to < found.passed_to and not steady and not fetched:
+            self._setbacks.doubt(found.row, now_ms)
         # one that is near the log end cannot have been thrown back to the log start
         behind = _BEHIND * found.lag >= found.step and not steady and not fetched
         behind |= found.row in self._leaps
@@ -555,7 +559,9 @@ class Losses:
         if not _reads_evenly(found.window) or self._reads_fetched(found):
             return False
         key = self._table.identity(found.row)[:2]
-        times, seen_ms = self._suspected.get(key, (0, now_ms))
+        times, seen_ms = self._suspected.get(key, (0, now_ms - _ONCE_MS))
+        if now_ms - seen_ms < _ONCE_MS:
+            return False
         times = times if now_ms - seen_ms < DOUBTED_MS else 0
         share = self._share_of_even(found)
         thrown = share <= _THROWN_SHARE or self._has_leapt(found, skew_ms)
@@ -682,8 +688,11 @@ class Losses:
         found = self._vacancies.of(self._table.identity(row)[0])
         if found is None or found.since_ms > known_ms or self._never_held(np.array([row]))[0]:
             return None
-        commit_ms = self._windows.entries(row).commit_ms
-        if commit_ms and commit_ms[-1] + skew_ms > found.since_ms:
+        window = self._windows.entries(row)
+        pairs = zip(window.commit_ms, window.offset, strict=True)
+        before = [offset for at_ms, offset in pairs if at_ms + skew_ms <= found.since_ms]
+        # an operator who sets the offset that there was reads nothing
+        if len(before) < len(window.offset) and before[-1:] != [window.offset[-1]]:
             return None
         rejoins_ms = 0 if found.rebalancing else _REJOINS_MS
         began_ms, until_ms = found.since_ms - rejoins_ms, found.lasted_until_ms()
@@ -843,7 +852,6 @@ class Losses:
         kept = self._doubts.get((group, topic)) or deque(maxlen=_MOST_DOUBTS)
         identity = group, topic, partition
         kept.append(_Doubt(identity=identity, at_ms=now_ms, first=first, end=log_start))
-        self._setbacks.doubt(row, now_ms)
         _put(self._doubts, (group, topic), kept)
 
     def _skips_lately(self, key: tuple[str, str], now_ms: int) -> bool:

@@ -197,8 +197,9 @@ class CommittedPoller:
         compare = bool(named) and not self._compared
         known = self._rows.groups | self._refused | self._watched
         self._watched = frozenset()
-        hidden = (known & refused) | await self._hidden_among(known - visible - refused)
-        gone = self._rows.drop_all_but(visible)
+        unlisted, there = await self._look_for(known - visible - refused)
+        hidden = (known & refused) | unlisted
+        gone = self._rows.drop_all_but(visible | there)
         for group in gone:
             self._asked_ms.pop(group, None)
         if gone or hidden != self._refused or compare:
@@ -211,12 +212,19 @@ class CommittedPoller:
             _log.info("groups_gone", groups=len(gone), hidden=len(hidden))
         self._refused = hidden
 
-    async def _hidden_among(self, groups: AbstractSet[str]) -> frozenset[str]:
-        """Those of these groups, which are not listed, that lagwatch may not describe."""
+    async def _look_for(self, groups: AbstractSet[str]) -> tuple[frozenset[str], frozenset[str]]:
+        """Those of these groups, which are not listed, that may not be described; that are there.
+
+        A broker that has just started lists only the groups that it has loaded. So a group is there
+        as long as its coordinator has offsets of it, or does not say whether it has.
+        """
         if not groups:
-            return frozenset()
+            return frozenset(), frozenset()
         found = [each async for each in self._committed.committed(sorted(groups))]
-        return frozenset(each.group for answers in found for each in answers if each.refused)
+        answers = [each for chunk in found for each in chunk]
+        hidden = frozenset(each.group for each in answers if each.refused)
+        there = frozenset(each.group for each in answers if each.topics or each.problem)
+        return hidden, there - hidden
 
     def _note_pace(self, groups: int, took_s: float) -> None:
         """Log it when rounds take so long that commits are noticed late."""

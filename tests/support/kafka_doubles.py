@@ -79,12 +79,14 @@ class InMemoryGroups:
         self.problem = ""
         self.at_ms = 1_000
         self.others: tuple[str, ...] = ()
+        self.unlisted: set[str] = set()
         self.hidden: set[str] = set()
         self.hidden_topics: frozenset[str] = frozenset()
         self.wait: Callable[[], Awaitable[None]] | None = None
 
     async def list_groups(self) -> GroupListing:
-        found = (ListedGroup(name=name, type="classic", state="Empty") for name in self.offsets)
+        names = [name for name in self.offsets if name not in self.unlisted]
+        found = (ListedGroup(name=name, type="classic", state="Empty") for name in names)
         return GroupListing(groups=tuple(found), problem=self.problem, others=self.others)
 
     async def describe(self, names: Sequence[str]) -> GroupDescriptions:

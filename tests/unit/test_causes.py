@@ -1064,7 +1064,7 @@ def test_messages_lost_beside_another_trouble_have_their_own_steps() -> None:
 
     assert stopped.name is CauseName.NO_MEMBERS
     assert stopped.to_do[0].startswith("The service of the group is down")
-    assert stopped.to_do[-2:] == lost.to_do == LOST
+    assert stopped.to_do[-3:] == lost.to_do == LOST
 
 
 @given(_cases())

@@ -74,6 +74,17 @@ def test_a_time_that_was_not_recorded_is_null_on_the_grid(store: ParquetStore) -
     assert page.next_ms is None
 
 
+def test_the_first_point_is_whole_where_the_time_asked_for_begins_within_its_step(
+    store: ParquetStore,
+) -> None:
+    write_rounds(store, [0, 30, 60, 90])
+
+    late = NOON_MS + 45 * SECOND_MS
+    page = group(store, step_ms=60_000, from_ms=late, to_ms=NOON_MS + 120 * SECOND_MS)
+
+    assert column(page, "samples") == [2, 2]
+
+
 def test_a_group_that_nobody_recorded_has_an_empty_grid(store: ParquetStore) -> None:
     page = group(store, step_ms=10 * MINUTE_MS)
 

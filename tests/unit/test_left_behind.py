@@ -7,6 +7,7 @@ from lagwatch.core.scale import Goal
 from lagwatch.monitor.scaling import FollowedGroups
 from lagwatch.ports.queries import Partitions
 from lagwatch.query import SnapshotQueries
+from lagwatch_api.v1.trends import with_topics_left_behind
 from tests.support.history import Live, SetClock
 
 
@@ -39,6 +40,14 @@ def test_its_lag_is_part_of_the_groups_and_named(live: Live) -> None:
     assert left.rule is Rule.NOT_SUBSCRIBED
     assert verdict.total_lag == (kept.current_lag or 0) + (left.current_lag or 0)
     assert verdict.left_behind_lag == left.current_lag == 60 + 39 * 500
+
+
+def test_a_list_says_how_much_of_the_lag_it_is(live: Live) -> None:
+    found = with_topics_left_behind(live.judge(), ["g", "unknown"])
+
+    assert list(found) == ["g"]
+    assert found["g"]["left_behind"] == 60 + 39 * 500
+    assert found["g"]["words"] == "19,560 of the lag in topics left behind"
 
 
 def test_it_counts_neither_in_time_lag_nor_in_rates_nor_in_the_forecast(live: Live) -> None:

@@ -210,6 +210,23 @@ def test_what_a_new_group_has_fetched_is_not_lost_before_its_members_are_known(
     assert rounds.lost() == (0 if described else 15)
 
 
+def test_setting_the_offset_that_there_was_is_no_reading(rounds: Rounds) -> None:
+    """As an operator does before the members come back."""
+    rounds.join()
+    end = keep_up(rounds)
+    rounds.leave()
+    for _ in range(4):
+        rounds.round(0, end + 500)
+    rounds.commit(end)
+    rounds.round(end + 300, end + 500)
+    rounds.join()
+    rounds.commit(end + 500)
+    for _ in range(3):
+        rounds.round(end + 300, end + 500)
+
+    assert rounds.lost() == 300
+
+
 def test_what_was_lost_is_a_lower_bound_while_more_is_deleted_than_is_counted(
     rounds: Rounds,
 ) -> None:

@@ -14,5 +14,11 @@ def test_groups_of_a_broker_that_does_not_answer_are_not_of_another_kind() -> No
     assert of_other_kinds(EVERY, set(), known={"shares"}, complete=False) == {"shares"}
 
 
+def test_a_group_that_was_listed_since_then_and_is_gone_is_not_of_another_kind() -> None:
+    listed = {"billing", "mailer", "shares"}
+
+    assert of_other_kinds(EVERY, listed, known=set(), complete=True) == set()
+
+
 def test_a_group_that_was_deleted_meanwhile_is_not_kept() -> None:
     assert of_other_kinds({"billing"}, set(), known={"shares"}, complete=False) == set()

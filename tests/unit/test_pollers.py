@@ -808,6 +808,22 @@ def test_a_group_that_vanished_is_gone_but_not_while_the_list_is_partial() -> No
     assert [each.groups for each in desk.outbox.of(GroupsGone)] == [(), ("h",)]
 
 
+def test_a_group_that_a_broker_does_not_list_yet_is_not_gone() -> None:
+    """One that has just started lists only the groups that it has loaded."""
+    source = InMemoryGroups({"g": {("t", 0): 5}, "h": {("t", 0): 1}})
+    desk = Desk(InMemoryTopics({}))
+    poller = committed_poller(desk, source)
+    polled(desk, poller)
+
+    source.unlisted = {"h"}
+    polled(desk, poller)
+    source.unlisted = set()
+    again = polled(desk, poller)
+
+    assert [each.groups for each in desk.outbox.of(GroupsGone)] == [()]
+    assert again == []
+
+
 @pytest.mark.parametrize("listed", [True, False])
 def test_a_group_whose_right_is_taken_away_is_hidden_until_it_is_given_back(
     *, listed: bool

@@ -58,10 +58,11 @@ class ListedCause(TypedDict):
 
 
 class Quiet(TypedDict):
-    """A silence that would be trouble had Kafka or lagwatch not been away meanwhile."""
+    """Why a group is OK: a silence is not counted whole, or it no longer reads some topics."""
 
     words: str
     sentence: str
+    left_behind: Annotated[int, Field(description="messages of the lag in topics left behind")]
 
 
 class Trends(TypedDict):
@@ -85,7 +86,10 @@ class Trends(TypedDict):
     ]
     quiet: Annotated[
         Mapping[str, Quiet],
-        Field(description="of groups that are OK because part of a silence is not counted"),
+        Field(
+            description="of groups that are OK because part of a silence, or the lag of a topic "
+            "that they do not read any more, is not counted"
+        ),
     ]
     trouble_since: Annotated[
         Mapping[str, int],
@@ -138,7 +142,10 @@ def endpoints(
             "speeds": speeds,
             "causes": causes,
             "unknown": unknown,
-            "quiet": quiet_since_an_absence(queries, cluster, asked),
+            "quiet": {
+                **with_topics_left_behind(snapshot, asked),
+                **quiet_since_an_absence(queries, cluster, asked),
+            },
             "trouble_since": {group: of.since_ms for group, of in since.items()},
             "trouble_since_at_least": [group for group, of in since.items() if of.at_least],
             "lost": {group: of["lost"] for group, of in losses.items()},
@@ -239,7 +246,24 @@ def quiet_since_an_absence(
                 found[group] = {
                     "words": f"not heard of for {duration(_quiet_ms(longest) / 1000)}",
                     "sentence": sentence(longest).text,
+                    "left_behind": 0,
                 }
+    return found
+
+
+def with_topics_left_behind(
+    snapshot: ClusterSnapshot | None, groups: Sequence[str]
+) -> dict[str, Quiet]:
+    """Groups that are OK with a lag in topics that they do not read any more, by group."""
+    found: dict[str, Quiet] = {}
+    for group in groups:
+        number = None if snapshot is None else snapshot.group_index.get(group)
+        if snapshot is None or number is None:
+            continue
+        left = int(snapshot.group.left_behind_lag[number])
+        if left > 0 and snapshot.group.status[number] == GroupStatus.OK:
+            words = f"{left:,} of the lag in topics left behind"
+            found[group] = {"words": words, "sentence": words, "left_behind": left}
     return found
 
 

@@ -81,7 +81,8 @@ export function slope({ lags, stepMs, restMs = 0 } = {}, overMs = SLOPE_MS) {
  * than a hundredth of what it reads is no trend.
  */
 export function trend(known, keepsUp = false) {
-  const perS = keepsUp ? slope(known) : (known?.speed?.lag_trend_per_s ?? slope(known, SHORT_SLOPE_MS));
+  // the curve has the lag of topics that it does not read any more as well
+  const perS = known?.quiet?.left_behind ? (known.speed?.lag_trend_per_s ?? null) : keepsUp ? slope(known) : (known?.speed?.lag_trend_per_s ?? slope(known, SHORT_SLOPE_MS));
   if (perS === null) return "";
   const wobble = keepsUp ? (known.speed?.consumed_per_s ?? 0) / 100 : 0;
   if (Math.abs(perS) < Math.max(0.005, wobble)) return "steady";
