@@ -422,7 +422,7 @@ class TestUse:
             "the change of the verdict is listed",
         )
 
-        browser.drag("#g-past .u-over", 200)
+        browser.drag("#g-past .u-over", 200, right=300)  # what is there is new: it is at the end
         eventually(lambda: "range=own" in browser.url, "the address has the range")
         eventually(lambda: browser.run(_CURVES), "its curves")
         selected = browser.run("return document.querySelector('#g-past .u-select').clientWidth")

@@ -63,12 +63,14 @@ class Browser:
     def click(self, selector: str) -> None:
         self._driver.find_element("css selector", selector).click()
 
-    def drag(self, selector: str, pixels: int) -> None:
-        """Press in the middle of it and move to the right."""
+    def drag(self, selector: str, pixels: int, *, right: int = 0) -> None:
+        """Press in the middle of it, or so far to the right, and move to the right."""
         chains = pytest.importorskip("selenium.webdriver").ActionChains(self._driver)
         place = self._driver.find_element("css selector", selector)
         self.run("document.querySelector(given[0]).scrollIntoView({block: 'center'})", selector)
-        chains.move_to_element(place).click_and_hold().move_by_offset(pixels, 0).release().perform()
+        chains.move_to_element_with_offset(place, right, 0).click_and_hold().move_by_offset(
+            pixels, 0
+        ).release().perform()
 
     def type(self, selector: str, keys: str) -> None:
         self._driver.find_element("css selector", selector).send_keys(keys)
