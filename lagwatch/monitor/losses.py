@@ -370,12 +370,13 @@ class Losses:
         read, or is far from the log end: then the log start has caught up with it. So it is when it
         lies, for the second time, where only one lies that was thrown back. One that was at the log
         end before and after has read what came, and one below the log start what it has fetched:
-        the speed of a consumer that has nothing more to read says nothing. When it read
-        last and when the messages were deleted is known to a round only, so the loss is an upper
-        bound. What was deleted while the group held no partitions is lost however fast it reads. A
-        commit right at the log start is that of a consumer which has its messages deleted once
-        they are read, as Kafka Streams does; unless the log began there before it was made, or it
-        is further than it can have read, and it was far from the log end before and after.
+        the speed of a consumer that has nothing more to read says nothing. Of one that committed as
+        usual the commits after a skip decide: it may have become faster. When it read last and when
+        the messages were deleted is known to a round only, so the loss is an upper bound. What was
+        deleted while the group held no partitions is lost however fast it reads. A commit right at
+        the log start is that of a consumer which has its messages deleted once they are read, as
+        Kafka Streams does; unless the log began there before it was made, or it is further than it
+        can have read, and it was far from the log end before and after.
 
         A consumer of many partitions goes on in one after the other: then a skip in one looks like
         reading. Once a group has lost messages of a topic, whatever it passed within ten minutes
