@@ -513,8 +513,10 @@ class Losses:
         # nor of one that had nothing more to read: it may be much faster
         absent = vacancy is not None or self._was_silent(found)
         measured = many and (absent or _was_behind(window))
-        # after an absence all of a step may be read but what was deleted, as fast as may be
-        unread = step if measured and not absent else skipped
+        # One that leapt from far behind has skipped what is still there as well; after an absence
+        # or an outage, and of what came since its last commit, that may have been read.
+        behind = bool(window.lag) and 2 * window.lag[-1] >= step
+        unread = step if measured and behind and not absent else skipped
         too_far = (measured or (exact_times and not reads_on)) and unread > readable
         far_before = bool(window.lag) and min(window.lag[-1], found.lag) > _FAR * step
         if may_delete and not (too_far and far_before):
