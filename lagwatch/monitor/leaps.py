@@ -47,6 +47,8 @@ class Leap:
         # is it nearer to the usual speed than to that of the leap?
         between = sqrt(self.usual * (self.offset - self.before))
         slow = read * self.took_ms < between * took_ms
-        if more_to_read if slow else not passes:
-            return slow
+        if slow and more_to_read:
+            return True
+        if not slow and not passes:
+            return False
         return None if self._commits < _COMMITS else self.passed == self._commits

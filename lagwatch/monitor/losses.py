@@ -388,11 +388,12 @@ class Losses:
         at = self._table.at[row]
         newest = np.append(log_start, UNKNOWN)[at]
         passes = (before >= 0) & (before < newest) & (before < offset)
+        if not self._leaps and not passes.any():
+            return
         passes &= self._setbacks.counted_until(row) < offset
         leapt = np.isin(row, np.array([*self._leaps], np.intp))
         committed_ms = commits.commit_ms + skew_ms
-        rows = row[passes | leapt]
-        for index in np.flatnonzero(np.isin(row, rows)).tolist() if rows.size else ():
+        for index in np.flatnonzero(np.isin(row, row[passes | leapt])).tolist():
             commit = int(offset[index]), int(committed_ms[index]), int(commits.lag[index])
             self._follow(int(row[index]), *commit, now_ms, passes=bool(passes[index]))
             if not passes[index]:
@@ -438,32 +439,34 @@ class Losses:
         begun = found.before < max(self._counted(found.row), late)
         if begun:
             lost_to = found.passed_to
-        steady = vacancy is None and self._keeps_up(found)
-        fetched = found.offset < self.starts.known_before(found.at, found.since_ms)
-        if not (begun or steady or fetched):
+        # it is at the log end all the time, or has fetched it before
+        has_read = (vacancy is None and self._keeps_up(found)) or (
+            found.offset < self.starts.known_before(found.at, found.since_ms)
+        )
+        if not (begun or has_read):
             verdict = self._cannot_have_read(found, vacancy, exact_times=exact_times)
             if verdict is None:
                 return
             suspected = self._is_suspected(found, now_ms, skew_ms)
-            _, usual = self._readable(found, vacancy, exact_times=exact_times)
-            faster = usual > 0 and vacancy is None and self._may_have_become_faster(found)
-            if (verdict or suspected) and faster:
-                # of leaps in a row the first is the one whose usual speed is known
-                leap = self._table.identity(found.row), found.leap(usual)
-                self._leaps.setdefault(found.row, leap)
-            elif verdict or suspected:
-                lost_to = found.passed_to
-        if lost_to < found.passed_to and not steady and not fetched:
+            if verdict or suspected:
+                _, usual = self._readable(found, vacancy, exact_times=exact_times)
+                if usual > 0 and vacancy is None and self._may_have_become_faster(found):
+                    # of leaps in a row the first is the one whose usual speed is known
+                    leap = self._table.identity(found.row), found.leap(usual)
+                    self._leaps.setdefault(found.row, leap)
+                else:
+                    lost_to = found.passed_to
+        if lost_to < found.passed_to and not has_read:
             self._setbacks.doubt(found.row, now_ms)
         # one that is near the log end cannot have been thrown back to the log start
-        behind = _BEHIND * found.lag >= found.step and not steady and not fetched
+        behind = _BEHIND * found.lag >= found.step and not has_read
         behind |= found.row in self._leaps
         self._settle(found.row, (found.before, lost_to, found.passed_to), now_ms, behind=behind)
 
     def _may_have_become_faster(self, found: "_Pass") -> bool:
         """Did it commit as usual before this, so that its speed is known, and may change?
 
-        Not one that is where only one lies that was thrown back.
+        One that has read less beyond the log start than it would have was thrown back to it.
         """
         known = len(found.window.commit_ms) > _GAPS and found.alone
         thrown = self._share_of_even(found) <= _THROWN_SHARE
