@@ -59,8 +59,8 @@ LOST: Final = (
     "Find out whether what was deleted can be produced or loaded again.",
     "Lengthen the topic's retention: it is shorter than the group may be behind.",
     (
-        "Done? `lagwatch loss acknowledge GROUP` ends it; else it is shown for an hour "
-        "(evaluator.loss_shown_s)."
+        "Done? `lagwatch loss acknowledge GROUP`, or the button on the group's page, ends it; "
+        "else it is shown for an hour (evaluator.loss_shown_s)."
     ),
 )
 BEYOND_END: Final = (

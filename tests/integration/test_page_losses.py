@@ -1,11 +1,14 @@
 """Lost messages of a group whose verdict says something else, on the page in a real Chromium."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from lagwatch.core.model import RuleSet
+from lagwatch.ports.queries import AcknowledgedLoss
+from tests.support.api_doubles import RecordingCommands
 from tests.support.browser import Browser
 from tests.support.fleet import CLUSTER, Fleet, ShiftedClock
 from tests.support.many_groups import ROW, open_fleet, serving_page
@@ -49,6 +52,41 @@ def test_a_loss_is_seen_beside_the_verdict_of_a_group_that_stopped(
     eventually(lambda: "OK" in browser.text("#g-sentence"), "the other group is shown")
     assert browser.text("#g-lost") == ""
     browser.look(1280, 800, "light")
+
+
+class _Acknowledging(RecordingCommands):
+    """Acknowledges losses in the monitor of a fleet."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__()
+        self._fleet = fleet
+
+    async def acknowledge_losses(
+        self, cluster: str, groups: Sequence[str]
+    ) -> dict[str, AcknowledgedLoss]:
+        for group in groups:
+            self._fleet.monitor.acknowledge_losses(group)
+        self._fleet.judge()
+        return await super().acknowledge_losses(cluster, groups)
+
+
+@pytest.mark.parametrize("group", ["stopped", "slow / and strange"])
+def test_a_loss_is_acknowledged_where_it_is_shown(browser: Browser, group: str) -> None:
+    fleet = Fleet([group, "good"], ShiftedClock(), rules=RuleSet.LAGWATCH)
+    fleet.fail(group)
+    fleet.delete_before(fleet.committed(group) + 50)
+    button = "#lost-seen:not([hidden])"
+    with serving_page(browser, fleet.queries, commands=_Acknowledging(fleet)) as url:
+        browser.open(f"{url}?group={quote(group)}&of={CLUSTER}")
+        eventually(lambda: bool(browser.texts(button)), "the loss can be acknowledged")
+        browser.click(button)
+        eventually(lambda: browser.text("#g-lost") == "", "it is no longer shown")
+
+        assert browser.texts(button) == []
+        assert "it stays counted" in browser.text("#shared")
+        browser.open(f"{url}?group=good&of={CLUSTER}")
+        eventually(lambda: "OK" in browser.text("#g-sentence"), "the other group is shown")
+        assert browser.texts(button) == []
 
 
 def shown_lag(browser: Browser) -> int:

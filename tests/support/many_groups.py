@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from lagwatch.core.trail import STEP_MS, Trail
-from lagwatch.ports.queries import Queries
+from lagwatch.ports.queries import Commands, Queries
 from lagwatch_api import create_app
 from tests.support.api_doubles import GivenSettings, RecordingCommands
 from tests.support.browser import Browser
@@ -42,11 +42,20 @@ def serving_many(
 
 @contextmanager
 def serving_page(
-    browser: Browser, queries: Queries, *, trails: Mapping[str, Trail] = {}
+    browser: Browser,
+    queries: Queries,
+    *,
+    trails: Mapping[str, Trail] = {},
+    commands: Commands | None = None,
 ) -> Iterator[str]:
     """The address of the page over what these queries answer."""
     app = create_app(
-        queries, RecordingCommands(), GivenSettings(), trails=trails, hostname="h", version="0"
+        queries,
+        commands or RecordingCommands(),
+        GivenSettings(),
+        trails=trails,
+        hostname="h",
+        version="0",
     )
     with served(app) as server:
         yield f"http://127.0.0.1:{server.port}/"

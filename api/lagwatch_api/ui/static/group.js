@@ -1,7 +1,7 @@
 // One group: the verdict with its evidence, the window, every partition, incidents, the past.
 
 import { inTroubleSince } from "./alerts.js";
-import { ask, segment } from "./ask.js";
+import { ask, order, segment } from "./ask.js";
 import { Chart } from "./charts.js";
 import { Incidents } from "./incidents.js";
 import { instant } from "./instants.js";
@@ -9,6 +9,7 @@ import { fillMembers, membersSection } from "./members.js";
 import { Past } from "./past.js";
 import { LEVELS, REASONS, bounded, catchUp, duration, entitle, hint, lagOfGroup, make, mark, member, number, printable, rate, say, verdict } from "./words.js";
 import { LIST, address, go, read } from "./place.js";
+import { mayOperate } from "./session.js";
 
 const MOST_ROWS = 200;
 const MOST_TILES = 1000;
@@ -113,7 +114,7 @@ export class Group {
     const said = make("div", { class: "card verdict", id: "g-verdict" }, make("p", { class: "old", id: "g-old" }), make("p", { class: "old", id: "g-lost" }), make("p", { id: "g-sentence" }, "Asking …"), make("p", { class: "soft", id: "g-where" }), make("dl", { class: "facts", id: "g-facts" }),
       make("div", { id: "g-cause-box", hidden: true }, make("h3", { id: "g-cause-name" }), make("p", { id: "g-cause" }), make("p", { class: "soft", id: "g-refuted" })),
       make("div", { id: "g-to-do-box", hidden: true }, make("h3", {}, "What to do"), make("ol", { id: "g-to-do" })),
-      make("p", { class: "links" }, make("span", { id: "g-runbook" }), make("button", { type: "button", id: "share", onclick: share }, "Copy link"), make("span", { id: "shared", role: "status" })));
+      make("p", { class: "links" }, make("button", { type: "button", id: "lost-seen", hidden: true, onclick: () => this.#acknowledgeLoss() }, "Acknowledge the loss"), make("span", { id: "g-runbook" }), make("button", { type: "button", id: "share", onclick: share }, "Copy link"), make("span", { id: "shared", role: "status" })));
     const details = make("dl", { class: "card facts", id: "g-details" });
     const heat = make("section", { class: "card", "aria-labelledby": "h-heat" }, make("h3", { id: "h-heat" }, "Partitions"), make("div", { id: "g-heat" }));
     const windowBox = make("div", { class: "chart", id: "g-window", role: "img", "aria-label": "The window of commits" });
@@ -134,13 +135,24 @@ export class Group {
     this.#box.scrollTop = 0;
   }
 
+  async #acknowledgeLoss() {
+    const whose = this.#shown;
+    try {
+      await order(`${this.#path()}/losses/acknowledge`, {});
+      if (whose === this.#shown) say($("shared"), "The loss is no longer shown; it stays counted.");
+    } catch (error) {
+      if (whose === this.#shown) say($("shared"), `That did not work: ${error.message}`);
+    }
+    if (whose === this.#shown) this.refresh();
+  }
+
   #failed(error) {
     if (error.status === 404) {
       say($("g-sentence"), "This group is not known. It may have been deleted, or nothing of it has been read yet.");
       for (const id of ["g-old", "g-lost", "g-where"]) say($(id), "");
       $("g-mark").replaceChildren();
       $("g-verdict").dataset.level = "unknown";
-      for (const id of ["g-cause-box", "g-to-do-box"]) $(id).hidden = true;
+      for (const id of ["g-cause-box", "g-to-do-box", "lost-seen"]) $(id).hidden = true;
       this.#known(false);
       this.#incidents.offer(false); // a mute of a name that does not exist mutes nothing
       return;
@@ -177,6 +189,7 @@ export class Group {
     this.#incidents.offer(true);
     this.#verdict(answer, answer.stale ? `The data of this group are ${duration(Math.round(answer.data_age_s))} old.` : "");
     say($("g-lost"), worst?.rule === "records_lost" || !answer.lost ? "" : `MESSAGES LOST: ${answer.lost_is === "upper_bound" ? "up to " : ""}${number(answer.lost)} were deleted before the group read them.`);
+    $("lost-seen").hidden = !answer.lost || !mayOperate();
     const many = answer.partitions.length > 1 && worst;
     say($("g-where"), many ? `This is ${key(worst)}, the worst of ${number(answer.partitions.length)} partitions.` : "");
     this.#cause(answer.cause);
