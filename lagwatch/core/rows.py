@@ -783,9 +783,16 @@ class Rows:
     @cached_property
     def gone(self) -> Bools:
         """Mask of rows without a consumer for the partition."""
-        unheld = np.isin(self.membership, (Membership.EMPTY, Membership.UNHELD))
-        # a deployment is under way, or the last commits of its members still are
-        return unheld & self.come(self._left_ms + self.limits.deployed_ms, unheld)
+        return self._unheld & self.come(self._gone_from_ms, self._unheld)
+
+    @property
+    def _gone_from_ms(self) -> Int64:
+        """Until then a deployment may be under way, or the last commits of its members."""
+        return self._left_ms + self.limits.deployed_ms
+
+    @cached_property
+    def _unheld(self) -> Bools:
+        return np.isin(self.membership, (Membership.EMPTY, Membership.UNHELD))
 
     @cached_property
     def _held(self) -> Bools:
@@ -889,6 +896,7 @@ class Rows:
 
         Members                    Limit
         hold the partition         `_limit_with_members_ms`
+        left a moment ago          until they count as gone, if that is sooner, and at least as
         none, or unknown
           a job between two runs   `_limit_of_job_ms`
           any other group          `_limit_without_members_ms`
@@ -901,7 +909,11 @@ class Rows:
         between_runs = (self._next_run_ms >= 0) & has_run
         alone_ms = np.where(between_runs, self._limit_of_job_ms, self._limit_without_members_ms)
         alone_ms = np.maximum(alone_ms, self._rejoins_within_ms)
-        return np.where(may_be_alone, alone_ms, self._limit_with_members_ms)
+        held_ms = self._limit_with_members_ms
+        left_ms = self._gone_from_ms - self.quiet_since_ms
+        soon = self._unheld & (left_ms < held_ms)
+        held_ms = np.where(soon, np.maximum(alone_ms, left_ms), held_ms)
+        return np.where(may_be_alone, alone_ms, held_ms)
 
     @property
     def _rejoins_within_ms(self) -> Int64:

@@ -796,8 +796,8 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         meaning="The offset has not moved for a while, which is still usual for the group.",
         evidence=(*_LAG, "committed_offset", *_QUIET),
         sentence=(
-            "nothing read for {quiet_ms:span}{counted} with {readable_lag:message} to read; up to "
-            "{limit_ms:span} is no stop for this group"
+            "nothing read for {quiet_ms:span}{counted} with {readable_lag:message} to read; "
+            "{membership:members}: up to {limit_ms:span} is no stop for this group"
         ),
     ),
     PROGRESSING,

@@ -186,6 +186,30 @@ def test_a_silence_from_before_the_first_poll_is_not_measured_by_it(
     assert sentence(row, shown[-1].verdict.evidence).startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("members", "limit"),
+    [
+        ("hold", "a member holds the partition: up to 6 min is no stop"),
+        ("none", "the group has no members: up to 3 min is no stop"),
+    ],
+)
+def test_a_pause_says_for_which_members_it_is_no_stop(members: str, limit: str) -> None:
+    """Without members the same pause is a stop sooner."""
+    (life,) = lives(
+        "A consumer pauses.\n"
+        "0s members hold\n"
+        "0s..50m/5s append 10\n"
+        "0s..40m/5s commit end\n"
+        f"40m members {members}\n"
+        "42m has OK paused\n"
+    )
+
+    said = [shown.verdict for shown in live(life) if shown.at_s == 42 * 60]
+
+    row = row_of(RuleSet.LAGWATCH, Rule.PAUSED)
+    assert [limit in sentence(row, verdict.evidence) for verdict in said] == [True]
+
+
 def test_a_message_that_came_while_lagwatch_was_down_is_not_as_young_as_its_leader_is_back() -> (
     None
 ):
