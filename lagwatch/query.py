@@ -506,7 +506,7 @@ def _outlooks(
         (measured.consumed_per_s == 0)
         & (lag != 0)
         & (columns.status[rows] != PartitionStatus.STOP)
-        & _wait_for_kafka(around, columns.window[rows], at, windows)
+        & _wait_for_kafka(around, columns.window[rows], at, windows, unread)
     )
     if unsure.any():
         reads_per_s = np.where(unsure, np.nan, measured.consumed_per_s)
@@ -609,16 +609,22 @@ def _have_left(
 
 
 def _wait_for_kafka(
-    around: Around, rows: NDArray[np.integer], at: NDArray[np.integer], windows: WindowColumns
+    around: Around,
+    rows: NDArray[np.integer],
+    at: NDArray[np.integer],
+    windows: WindowColumns,
+    unread: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
     """Which rows have not committed since Kafka came back a few minutes ago.
 
-    Nobody could read while it was away, and consumers take a while to come back after it.
+    Nobody could read while it was away, and consumers take a while to come back after it: a minute
+    where the group is still without members (`unread`).
     """
     back_ms = around.partitions.back_ms[at]
     if (commits := around.facts.commits) is not None:
         back_ms = np.maximum(back_ms, commits.back_ms[commits.place[rows]])
-    back_of_late = around.asked_ms - back_ms <= around.limits.unsure_ms
+    within_ms = np.where(unread, LONG_MS, around.limits.unsure_ms)
+    back_of_late = around.asked_ms - back_ms <= within_ms
     committed_ms = windows.in_time(windows.commit_ms).max(axis=0, initial=UNKNOWN)
     waits: NDArray[np.bool_] = (back_ms >= 0) & back_of_late & (committed_ms < back_ms)
     return waits

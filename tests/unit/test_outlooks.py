@@ -129,6 +129,31 @@ def test_a_group_that_has_not_committed_since_kafka_came_back_is_not_said_to_rea
     assert later[-1] == 0, "it has had time to come back"
 
 
+def test_a_group_that_is_without_members_a_minute_after_kafka_came_back_reads_nothing() -> None:
+    live = Live()
+    live.topics(orders=1)
+    live.describe("a", kind="classic", members=1)
+    queries = SnapshotQueries({CLUSTER: live.monitor}, health=lambda: ())
+
+    def step() -> Outlook:
+        live.produce("orders", 0, 50)
+        live.wait(5)
+        live.judge()
+        return queries.outlook(CLUSTER, "a").whole
+
+    for number in range(12):
+        live.commit(("a", "orders", 0, 50 + 50 * number))
+        step()
+    live.wait(120)
+    live.describe("a", kind="classic", members=0)
+    back = [step().consumed_per_s for _ in range(12)]
+    later = [step() for _ in range(6)]
+
+    assert back == [None] * 12
+    assert later[-1].consumed_per_s == 0
+    assert later[-1].catch_up_reason is CatchUpReason.NOT_MOVING
+
+
 def _moved_after_its_members_left(*, commits: int) -> Live:
     """A group reads 8/s of 10/s; its members leave, and offsets are committed two minutes later."""
     live = Live()
