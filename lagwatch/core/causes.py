@@ -161,6 +161,8 @@ _LEAVES_WITHIN_MS: Final = 60_000
 """A dead consumer remains a member until its session times out, 45 s by default."""
 _COMMITS_LATE_MS: Final = 15_000
 """A last commit may be seen so long after its member left: clocks differ, and polls take time."""
+_REPEATED_MS: Final = 30_000
+"""Who committed the same offset for as long does not get past it."""
 _MEMBERS_LATE_MS: Final = 30_000
 """Members are described so rarely, by default: they may be seen to come and go so late."""
 _BACK_SHARE: Final = 0.1
@@ -734,11 +736,23 @@ def _not_committing(case: Case, worst: PartitionVerdict) -> Evidence | None:
     without_ms = worst.evidence.get(name, worst.evidence.get("silent_ms"))
     return {
         "without_commit_ms": without_ms,
+        **({} if polled else _repeated_until_lately(case, worst)),
         "commits_are": worst.evidence.get("commits_are"),
         "client_id": worst.client_id or (holder.client_id if holder else None),
         "host": worst.owner or (holder.host if holder else None),
         **_members_changed(case, without_ms),
     }
+
+
+def _repeated_until_lately(case: Case, worst: PartitionVerdict) -> Evidence:
+    """For how long no commit came, where the newest ones were of the same offset; else nothing."""
+    quiet_ms = _quiet_ms(worst)
+    if worst.end is None or quiet_ms is None:
+        return {}
+    silent_ms = max(0, case.verdict.at_ms - case.skew_ms - worst.end.commit_ms)
+    if quiet_ms - silent_ms < _REPEATED_MS:
+        return {}
+    return {"without_commit_ms": silent_ms, "offset": worst.end.offset, "unmoved_ms": quiet_ms}
 
 
 def _members_changed(case: Case, without_ms: object) -> Evidence:
@@ -763,11 +777,18 @@ def _whose_silence(found: Evidence) -> Evidence:
     the partition when members last came or left: then the silence is not its own.
     """
     polled = found["commits_are"] == "polled"
+    why = "it reads without committing, or it hangs"
+    if polled:
+        why = "it hangs, reads without committing, or commits the same offset again and again"
+    elif "offset" in found:
+        why = fill(
+            "before that it committed offset {offset} again and again, and has not moved for "
+            "{unmoved_ms:span}: it does not get past it, or it hangs",
+            found,
+        )
     return {
         "what": "not moved its offset" if polled else "not committed",
-        "why": "it hangs, reads without committing, or commits the same offset again and again"
-        if polled
-        else "it reads without committing, or it hangs",
+        "why": why,
         **_since_when(found),
     }
 

@@ -1072,18 +1072,21 @@ class Rows:
         polled = self.commit_fact("polled") == 1
         on: Bools = np.where(polled, self.membership == Membership.HELD, seen)
         stalled = self.around.pace.stalled[self.row]
-        if not stalled.any():
+        repeats = (polled == 0) & (self.commit_ms > self.around.pace.moved_ms[self.row])
+        if not (stalled | repeats).any():
             return on
         # while Kafka or lagwatch is away nothing gets worse, nor before members can have come back
         unsure = polled & (self.membership == Membership.UNKNOWN)
         watched_ms = self.around.unwatched.until_ms
         if watched_ms.size:
             unsure |= ~self.come(watched_ms[-1] + self.limits.unsure_ms, stalled)
+        unsure &= stalled
         for away_ms, back_ms, *_ in self._absences:
-            waits = stalled & (away_ms >= 0)
+            # the same offset was committed until Kafka was away
+            went_on = stalled | (repeats & (self.commit_ms + usual_ms >= away_ms))
+            waits = went_on & (away_ms >= 0)
             unsure |= waits & ~self.come(back_ms + self.limits.unsure_ms, waits)
-        stays: Bools = on | (stalled & unsure)
-        return stays
+        return on | unsure
 
     @cached_property
     def moves(self) -> Bools:

@@ -1321,3 +1321,16 @@ def test_a_topic_of_which_nothing_is_read_is_no_dead_partition(
     assert cause.name is CauseName.STUCK_PARTITION
     assert cause.text.startswith(said)
     assert ("handles this topic" in cause.text) == (dead[1] == 0)
+
+
+def test_a_member_that_committed_the_same_offset_until_lately_is_not_said_to_commit_nothing() -> (
+    None
+):
+    """It is silent for 23 s only, and has not moved for much longer: it may be stuck."""
+    silent = Part(by="a-1", rule=STOPPED, consumed=0, committed_ago_s=23, evidence=SILENT)
+
+    cause = found(told(silent))
+
+    assert cause.name is CauseName.NOT_COMMITTING
+    assert "has not committed for 23 s: before that it committed offset 170 again" in cause.text
+    assert "has not moved for 6 min 40 s" in cause.text
