@@ -341,11 +341,13 @@ def _catches_up(line: Line) -> str:
 def _trend(line: Line) -> str:
     """How fast the lag grows or falls; "" where it stays about the same.
 
-    The lag of a group that is OK wobbles: less than a hundredth of what it reads is no trend.
+    The lag of a group that is OK goes up and down: what chance explains, and less than a hundredth
+    of what it reads, is no trend.
     """
-    per_s = line.lag_trend_per_s
-    wobble = (line.consumed_per_s or 0) / 100 if line.status == "OK" else 0
-    if per_s is None or line.lag == 0 or abs(per_s) < wobble:
+    per_s, fine = line.lag_trend_per_s, line.status == "OK"
+    if per_s is None or line.lag == 0 or (fine and line.steady):
+        return ""
+    if fine and abs(per_s) < (line.consumed_per_s or 0) / 100:
         return ""
     said = rate(abs(per_s))
     return "" if said == "0" else f"{'+' if per_s > 0 else '-'}{said}/s"

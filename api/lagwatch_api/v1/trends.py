@@ -78,7 +78,10 @@ class Trends(TypedDict):
     speeds: Mapping[str, Speed]
     causes: Annotated[
         Mapping[str, ListedCause],
-        Field(description="of groups that are WARN or ERR, except those with too many partitions"),
+        Field(
+            description="of groups that are WARN or ERR, or were by their last fresh data, except "
+            "those with too many partitions"
+        ),
     ]
     unknown: Annotated[
         Mapping[str, str],
@@ -337,11 +340,10 @@ def _speed(outlook: GroupOutlook) -> Speed:
 
 
 def _in_trouble(snapshot: ClusterSnapshot | None, groups: Sequence[str]) -> dict[str, int]:
-    """`_sizes` of groups that are WARN or ERR by fresh data."""
+    """`_sizes` of groups that are WARN or ERR, or were when their data were fresh."""
     if snapshot is None:
         return {}
     bad = np.isin(snapshot.group.status, (GroupStatus.WARN, GroupStatus.ERR))
-    bad &= ~snapshot.stale_groups()
     return _sizes(snapshot, groups, lambda number: bool(bad[number]))
 
 

@@ -101,7 +101,7 @@ export function fillGroup(slot, entry, { known, stale, note, now }) {
   say(cells[AT.lag], lagOfGroup(entry.lag, entry.unknown));
   hint(cells[AT.lag], readable);
   draw(slot.spark, known);
-  const going = stale ? "" : trend(known, entry.status === "OK"); // old data say nothing of now
+  const going = stale ? "" : trend(known, entry.status); // old data say nothing of now
   say(slot.going, going === "steady" || !going ? "" : going.startsWith("+") ? "rising " : "falling ");
   say(slot.slope, going);
   const speed = stale ? undefined : known?.speed;

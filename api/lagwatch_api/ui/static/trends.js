@@ -7,14 +7,12 @@ const EVERY_MS = 30_000;
 const SOON_MS = 2_000; // where the status has changed
 const WAIT_MS = 150; // scrolling goes on: ask for what it ends at
 const MOST = 50; // of one question, so that its address stays short
-const SLOPE_MS = 10 * 60_000;
-const SHORT_SLOPE_MS = 3 * 60_000; // of a group in trouble: what was before it says nothing of now
 const WIDTH = 56;
 const HEIGHT = 20;
 const SVG = "http://www.w3.org/2000/svg";
 
 export class Trends {
-  #found = new Map(); // key → { askedAt, status, lags, stepMs, restMs, speed, cause, unknown, quiet, lost, lostIs }
+  #found = new Map(); // key → { askedAt, status, lags, speed, cause, unknown, quiet, lost, lostIs }
   #listener;
   #timer = 0;
 
@@ -56,36 +54,23 @@ export class Trends {
     const query = new URLSearchParams(groups.map((entry) => ["group", entry.group]));
     try {
       const answer = await ask(`api/v1/clusters/${encodeURIComponent(cluster)}/trends?${query}`);
-      for (const entry of groups) this.#found.set(entry.key, { askedAt, status: entry.status, lags: answer.groups[entry.group] ?? [], stepMs: answer.step_ms, restMs: answer.end_ms + answer.step_ms - answer.at_ms, speed: answer.speeds[entry.group], cause: answer.causes[entry.group], unknown: answer.unknown[entry.group], quiet: answer.quiet[entry.group], lost: answer.lost[entry.group], lostIs: answer.lost_is?.[entry.group] });
+      for (const entry of groups) this.#found.set(entry.key, { askedAt, status: entry.status, lags: answer.groups[entry.group] ?? [], speed: answer.speeds[entry.group], cause: answer.causes[entry.group], unknown: answer.unknown[entry.group], quiet: answer.quiet[entry.group], lost: answer.lost[entry.group], lostIs: answer.lost_is?.[entry.group] });
     } catch {
       // the next time
     }
   }
 }
 
-/** Messages per second by which a lag grew in the last minutes; null when that is not known. */
-export function slope({ lags, stepMs, restMs = 0 } = {}, overMs = SLOPE_MS) {
-  const last = lags?.findLastIndex((lag) => lag !== null) ?? -1;
-  if (last < 0) return null;
-  const least = Math.max(0, last - overMs / stepMs);
-  const first = lags.findIndex((lag, index) => index >= least && lag !== null);
-  if (first === last) return null;
-  // a point is of the end of its minute; the newest minute has not ended yet
-  const newestMs = last === lags.length - 1 ? restMs : 0;
-  const elapsedMs = (last - first) * stepMs - newestMs;
-  return elapsedMs < stepMs / 2 ? null : (lags[last] - lags[first]) / (elapsedMs / 1000);
-}
-
 /**
- * `+12/s`, `steady`, `−3/s`; "" when it is not known. The lag of a group that keeps up wobbles: less
- * than a hundredth of what it reads is no trend.
+ * `+12/s`, `steady`, `−3/s`; "" when it is not known. The lag of a group that is OK goes up and down: what
+ * chance explains, and less than a hundredth of what it reads, is no trend.
  */
-export function trend(known, keepsUp = false) {
-  // the curve has the lag of topics that it does not read any more as well
-  const perS = known?.quiet?.left_behind ? (known.speed?.lag_trend_per_s ?? null) : keepsUp ? slope(known) : (known?.speed?.lag_trend_per_s ?? slope(known, SHORT_SLOPE_MS));
+export function trend({ speed } = {}, status = "") {
+  const perS = speed?.lag_trend_per_s ?? null;
   if (perS === null) return "";
-  const wobble = keepsUp ? (known.speed?.consumed_per_s ?? 0) / 100 : 0;
-  if (Math.abs(perS) < Math.max(0.005, wobble)) return "steady";
+  const fine = status === "OK";
+  const wobble = fine ? (speed.consumed_per_s ?? 0) / 100 : 0;
+  if (fine && speed.steady || Math.abs(perS) < Math.max(0.005, wobble)) return "steady";
   return `${perS > 0 ? "+" : "−"}${rate(Math.abs(perS))}`;
 }
 
