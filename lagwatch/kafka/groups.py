@@ -75,6 +75,8 @@ class KafkaGroups:
         )
         answer = await self._clients.call(_result(asked, REQUEST_TIMEOUT_S), doing=doing)
         errors = [kafka_error(error) for error in answer.errors or []]
+        if errors:  # the other list may lack the same groups
+            self._all_due_s = 0.0
         # a group may be listed by two brokers while its coordinator moves
         found = {
             each.group_id: ListedGroup(
@@ -110,10 +112,11 @@ class KafkaGroups:
             )
             self._all = frozenset(found)
             self._listed = frozenset()
+            pause_s = _ALL_SHARE * (clock.monotonic_s() - started_s)
         except SourceError as error:  # the list of consumer groups reports the problem
             _log.debug("groups_of_all_kinds_unknown", reason=str(error))
-        took_s = clock.monotonic_s() - started_s
-        self._all_due_s = started_s + max(_ALL_EVERY_S, _ALL_SHARE * took_s)
+            pause_s = 0.0  # it says nothing of how long an answer takes
+        self._all_due_s = started_s + max(_ALL_EVERY_S, pause_s)
 
     async def describe(self, names: Sequence[str]) -> GroupDescriptions:
         """State and members of these groups."""

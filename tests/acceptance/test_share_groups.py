@@ -3,7 +3,10 @@
 The truth about share groups is what Kafka's own Java client prints: its tool shows the same.
 """
 
+import asyncio
 import contextlib
+import os
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +15,10 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
+from lagwatch.clock import SystemClock
+from lagwatch.kafka.client import KafkaClients
 from lagwatch.kafka.embedded import EmbeddedKafka
+from lagwatch.kafka.groups import KafkaGroups
 from lagwatch.ports.reports import CollectorFacts
 from tests.support.collecting import Seen, collecting, settings
 from tests.support.kafka import ANSWER_TIMEOUT_S, create_topic, produce, unique
@@ -173,6 +179,39 @@ def test_a_streams_group_has_state_and_members(scene: Scene) -> None:
             f"{watched.mode} shows kind and members",
         )
         assert info(watched, group)[1] in {"Assigning", "Reconciling", "Stable", "NotReady"}
+
+
+class _LaterClock(SystemClock):
+    """Its monotonic time is put forward as a test wants it."""
+
+    ahead_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return super().monotonic_s() + self.ahead_s
+
+
+@pytest.mark.filterwarnings("ignore:list_groups:DeprecationWarning")
+def test_share_groups_are_listed_half_a_minute_after_a_broker_that_was_silent_is_back(
+    scene: Scene,
+) -> None:
+    topic, group = create_topic(scene.kafka), unique("silent")
+    produce(scene.kafka, topic, 5)
+    member = scene.shares.member(group, topic)
+    member.take_some()
+    clock = _LaterClock()
+    groups = KafkaGroups(KafkaClients("here", settings(scene.kafka), clock))
+    (pid,) = scene.kafka.pids
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert asyncio.run(groups.list_groups()).problem
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+    clock.ahead_s = 31.0
+    eventually(
+        lambda: group in asyncio.run(groups.list_groups()).others, "the share group is listed"
+    )
+    member.close()
 
 
 def test_share_groups_that_cannot_be_seen_are_said_by_kind_and_number(
