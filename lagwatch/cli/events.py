@@ -118,7 +118,9 @@ _WORDS: Final[Mapping[str, Callable[[_Point], str]]] = {
     "static_member_back": lambda it: (
         f"{counted(it['count'], 'static member')} back: {_members(it)}"
     ),
-    "rebalance": lambda it: counted(it["count"], "rebalance"),
+    "rebalance": lambda it: (
+        counted(it["count"], "rebalance") + (", and then no members" if it["after"] else "")
+    ),
     "rebalance_storm": _storm,
     "unassigned": lambda it: f"no member holds a partition (state {it['after']})",
     "assigned": lambda it: (

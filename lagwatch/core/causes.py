@@ -18,6 +18,7 @@ from lagwatch.core.case import Case, Event
 from lagwatch.core.first_steps import Steps
 from lagwatch.core.forecast import Outlook
 from lagwatch.core.model import (
+    EMPTY,
     UNKNOWN,
     PartitionVerdict,
     Rule,
@@ -456,7 +457,8 @@ def _crash_loop(case: Case, worst: PartitionVerdict) -> Evidence | None:
     recent = [each for each in case.events if case.age_ms(each) <= within_ms]
     came = [each for each in recent if each.event in _CAME]
     left = [each for each in recent if each.event in _LEFT]
-    joined, gone = (sum(each.count or 1 for each in seen) for seen in (came, left))
+    visits = sum((each.count or 1) // 2 or 1 for each in recent if _is_visit(each))
+    joined, gone = (max(visits, sum(each.count or 1 for each in seen)) for seen in (came, left))
     at_once = max([each.count or 1 for each in came], default=0)
     if case.info is not None:
         at_once = max(at_once, len(case.info.members))
@@ -465,9 +467,18 @@ def _crash_loop(case: Case, worst: PartitionVerdict) -> Evidence | None:
     return {
         "members_joined": joined,
         "members_left": gone,
-        "within_ms": case.age_ms(next(each for each in recent if each.event in (*_CAME, *_LEFT))),
-        "last_member": _named(left[-1]),
+        "within_ms": case.age_ms(next(filter(_comes_or_goes, recent))),
+        "last_member": _named(left[-1]) if left else None,
     }
+
+
+def _is_visit(event: Event) -> bool:
+    """Did members come and go again between two looks at the group?"""
+    return event.event == EventName.REBALANCE and event.after == EMPTY
+
+
+def _comes_or_goes(event: Event) -> bool:
+    return event.event in (*_CAME, *_LEFT) or _is_visit(event)
 
 
 def _named(event: Event) -> str | None:
@@ -582,12 +593,14 @@ def _members_were_seen_to_leave(case: Case, worst: PartitionVerdict) -> bool:
     itself is no member: it may commit to a group that was never seen to have one, or go on when
     the last member has left.
     """
-    newest = case.last(*_LEFT, EventName.MEMBER_JOINED, EventName.STATIC_MEMBER_BACK)
+    newest = next(filter(_comes_or_goes, reversed(case.events)), None)
     quiet_ms = _quiet_ms(worst)
     return (
         worst.rule in _SILENT
         and newest is not None
         and newest.event in _LEFT
+        # where offsets are polled, members may come and go unseen
+        and worst.evidence.get("commits_are") != "polled"
         and quiet_ms is not None
         and quiet_ms <= case.age_ms(newest) + _LEAVES_WITHIN_MS
         and _committed_after_ms(case, newest) is None
@@ -1113,8 +1126,9 @@ CAUSES: Final[Sequence[CauseRow]] = (
         to_do=first_steps.START,
         proved=_members_were_seen_to_leave,
         certain_when=(
-            "its last member left, as seen, at most a minute after the group last moved, and "
-            "nothing was committed later than fifteen seconds after that"
+            "its last member left, as seen, at most a minute after the group last moved, nothing "
+            "was committed later than fifteen seconds after that, and offsets are not polled: then "
+            "members may come and go unseen"
         ),
         phrases=_who_left,
     ),

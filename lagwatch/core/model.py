@@ -413,6 +413,10 @@ class Member:
     """(topic, partitions), sorted."""
 
 
+EMPTY: Final = "Empty"
+"""Kafka's word for a group without members."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupInfo:
     """State and members of a group."""

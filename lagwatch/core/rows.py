@@ -307,6 +307,8 @@ class RowFacts:
     """`Membership`"""
     left_ms: Int64 | None
     """Since when no member of the group, which has some, subscribes to the topic; -1 it does."""
+    visited_ms: Int64 | None
+    """When members of the group had come and gone again for the last time but two; -1."""
     mirrored: Bools | None
     """True if a mirror of another cluster writes the offsets."""
     read_committed: Bools | None
@@ -906,6 +908,7 @@ class Rows:
         # a partition with few messages may have been read to its end long before the job left, and
         # both instants are only known as well as one that it ended
         has_run = self.ended | (self.quiet_since_ms + self._leave_ms > self._left_ms)
+        has_run &= ~self.visited
         between_runs = (self._next_run_ms >= 0) & has_run
         alone_ms = np.where(between_runs, self._limit_of_job_ms, self._limit_without_members_ms)
         alone_ms = np.maximum(alone_ms, self._rejoins_within_ms)
@@ -978,12 +981,21 @@ class Rows:
 
     @property
     def ended(self) -> Bools:
-        """Mask of rows whose members left right after a commit, as a finished job does."""
+        """Mask of rows whose members left right after a commit, as a finished job does.
+
+        None came since that leaves again without reading, as one does that fails at a message.
+        """
         left_after_ms = self._left_ms - np.maximum(
             self.commit_ms, self.around.pace.moved_ms[self.row]
         )
         ended: Bools = np.abs(left_after_ms) <= self._leave_ms
-        return ended
+        return ended & ~self.visited
+
+    @cached_property
+    def visited(self) -> Bools:
+        """Mask of rows for which members came and went three times without reading what waits."""
+        visited: Bools = self.fact("visited_ms") > self.quiet_since_ms + self._leave_ms
+        return visited
 
     @cached_property
     def _leave_ms(self) -> Int64:
@@ -1086,7 +1098,8 @@ class Rows:
             went_on = stalled | (repeats & (self.commit_ms + usual_ms >= away_ms))
             waits = went_on & (away_ms >= 0)
             unsure |= waits & ~self.come(back_ms + self.limits.unsure_ms, waits)
-        return on | unsure
+        stays: Bools = on | unsure
+        return stays
 
     @cached_property
     def moves(self) -> Bools:

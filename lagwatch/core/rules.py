@@ -272,7 +272,7 @@ def _silent_before_start(rows: Rows) -> Bools:
     still = (rows.commit_fact("polled") == 1) & (pace.moves[rows.row] <= 1) & (silent_ms >= 0)
     may_rest |= still
     # a group that has had a member since then, and has not moved, is not a job between two runs
-    without = pace.held_s[rows.row] == 0
+    without = (pace.held_s[rows.row] == 0) & ~rows.visited
     may_be: Bools = (new & may_rest & without) | ran | once
     may_be &= rows.overdue & ~pace.down[rows.row]
     # who commits the same offset again and again is not between two runs
@@ -698,7 +698,8 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
             "an hour, unless it was seen to work for longer than it has been silent. The same "
             "holds after its first runs, when its members left right behind a commit, and of a new "
             "group after a first run of less than two minutes. Not while the group goes on "
-            "committing the same offset."
+            "committing the same offset, nor when members came and went three times without "
+            "reading what waits: they die again and again."
         ),
         evidence=(
             *_LAG,

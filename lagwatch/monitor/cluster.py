@@ -566,12 +566,13 @@ class ClusterMonitor:
         )
 
     def _row_facts(self, skew_ms: int) -> RowFacts:
-        left_ms = self.groups.left_ms
+        left_ms, visited_ms = self.groups.left_ms, self.groups.visited_ms
         lost_ms, lost_since_ms = map(self.setbacks.column, ("lost_ms", "lost_since_ms"))
         lost_doubt_ms = self.setbacks.column("lost_doubt_ms")
         return RowFacts(
             membership=self.groups.membership,
             left_ms=None if left_ms is None else shifted(left_ms, skew_ms),
+            visited_ms=None if visited_ms is None else shifted(visited_ms, skew_ms),
             mirrored=self.groups.mirrored,
             read_committed=self.groups.read_committed,
             turns=self._live.turns,

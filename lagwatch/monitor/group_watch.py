@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.model import EpochMs, GroupInfo, GroupStatus, Member, Membership, Rule
+from lagwatch.core.model import EMPTY, EpochMs, GroupInfo, GroupStatus, Member, Membership, Rule
 from lagwatch.core.record import EventName
 from lagwatch.core.snapshot import ClusterSnapshot, TopicColumns
 from lagwatch.monitor.rows import Identity
@@ -135,6 +135,7 @@ class GroupWatch:
     def groups(self, report: GroupsSeen, now_ms: EpochMs) -> None:
         """Compare with what was described before."""
         counted = report.rebalances or {}
+        empty = {info.group for info in report.groups if info.state == EMPTY and not info.members}
         self._sees_rebalances = report.rebalances is not None
         if self._began_ms < 0:
             self._began_ms = now_ms
@@ -145,7 +146,11 @@ class GroupWatch:
                 known.empty_ms = now_ms  # members came meanwhile, and may have set its offsets
                 known.moved.clear()
             if number:
-                self._add(now_ms, group, EventName.REBALANCE, count=number, to_record=False)
+                # members came, and have gone again
+                after = EMPTY if group in empty - report.emptied else ""
+                self._add(
+                    now_ms, group, EventName.REBALANCE, after=after, count=number, to_record=False
+                )
                 known.rebalances.append((now_ms, number))
         for info in report.groups:
             # a state that the client library has no word for comes with the members

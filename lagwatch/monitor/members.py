@@ -1,7 +1,7 @@
 """Groups and their members, and for each row whether a member reads it."""
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.evaluate import Layout
-from lagwatch.core.model import UNKNOWN, GroupInfo, Member, Membership
+from lagwatch.core.model import EMPTY, UNKNOWN, GroupInfo, Member, Membership
 from lagwatch.core.snapshot import TopicColumns
 from lagwatch.core.turns import NOBODY
 from lagwatch.monitor.rows import Identity, position
@@ -27,6 +27,8 @@ _REBALANCING: Final = frozenset(
 _LOOPS: Final = 3
 """A group that never commits is given up when it has had no member for so many times as long as it
 takes to find it."""
+VISITS: Final = 3
+"""So many times members come and go without reading before that is no finished job."""
 _TURNS: Final = 12
 """A partition waits for its turn for so many times as long as it takes to find it: an hour."""
 _MOST_MEMBERS: Final = 2**30
@@ -76,6 +78,10 @@ class Groups:
         """By row: the same number for all partitions that a member holds; `NOBODY`."""
         self._members = 0
         self.left_ms: Int64 | None = None
+        self.visited_ms: Int64 | None = None
+        """By row: when members had come and gone again for the last time but two; -1."""
+        self._visits: dict[str, deque[int]] = {}
+        """When groups were left by members that had come."""
         self.mirrored: Bools | None = None
         self.read_committed: Bools | None = None
         self._read_committed = re.compile(patterns.read_committed or r"(?!)")
@@ -160,6 +166,7 @@ class Groups:
             for name in self.info.keys() - names:
                 self.drop(name)
         for info in report.groups:
+            self._note_visit(info, report, now_ms)
             if self.info.get(info.group) == info:
                 continue
             self.info[info.group] = info
@@ -179,8 +186,19 @@ class Groups:
             # 0: members came or went before the start; it is not known how often
             self.rebalances.update({g: number for g, number in report.rebalances.items() if number})
 
+    def _note_visit(self, info: GroupInfo, report: GroupsSeen, now_ms: int) -> None:
+        """Note that members came and are gone again, also if no look saw them."""
+        if info.members or info.state != EMPTY:
+            return
+        before = self.info.get(info.group)
+        came = info.group not in report.emptied and (report.rebalances or {}).get(info.group, 0) > 0
+        if came or (before is not None and before.members):
+            self._visits.setdefault(info.group, deque(maxlen=VISITS)).append(now_ms)
+            self._dirty.add(info.group)
+
     def drop(self, group: str) -> None:
         """Forget the state and members of a group that is not listed."""
+        self._visits.pop(group, None)
         self.info.pop(group, None)
         self.owners.pop(group, None)
         if self.rebalances is not None:
@@ -222,6 +240,8 @@ class Groups:
             self.left_ms = _grown(self.left_ms, capacity, UNKNOWN)
         if self.mirrored is not None:
             self.mirrored = _grown(self.mirrored, capacity, 0)
+        if self.visited_ms is not None:
+            self.visited_ms = _grown(self.visited_ms, capacity, UNKNOWN)
         if self.read_committed is not None:
             self.read_committed = _grown(self.read_committed, capacity, 0)
 
@@ -231,6 +251,7 @@ class Groups:
         self.holder[rows] = NOBODY
         for column, empty in (
             (self.left_ms, UNKNOWN),
+            (self.visited_ms, UNKNOWN),
             (self.mirrored, 0),
             (self.read_committed, 0),
         ):
@@ -272,6 +293,11 @@ class Groups:
         self.membership[rows] = _memberships(info, owners, partitions)
         self.holder[rows] = self._holders(owners, partitions)
         self._note_left(info, owners, rows, topics, now_ms)
+        visits = self._visits.get(group)
+        if visits is not None and len(visits) == VISITS:
+            if self.visited_ms is None:
+                self.visited_ms = np.full(self.membership.size, UNKNOWN, np.int64)
+            self.visited_ms[rows] = visits[0]
         if self._read_committed.search(group) or self.read_committed is not None:
             known = self._read_committed.search(group) is not None
             marks = np.full(rows.size, known, np.bool_)
@@ -452,7 +478,12 @@ class Groups:
         return group in self._remembered or partition in self.owners.get(group, {})
 
 
-_OPTIONAL: Final[Mapping[str, int]] = {"left_ms": UNKNOWN, "mirrored": 0, "read_committed": 0}
+_OPTIONAL: Final[Mapping[str, int]] = {
+    "left_ms": UNKNOWN,
+    "visited_ms": UNKNOWN,
+    "mirrored": 0,
+    "read_committed": 0,
+}
 """Columns that are made when they are needed, and what an empty row has in them."""
 
 

@@ -17,6 +17,7 @@ Actions (of partition 0, or of partition 1 after `p1`):
     tail 90             a reader found only control records from this offset to the log end
     members hold, none, apart, rebalancing, unknown
                         a member holds all partitions; there is none; it holds another topic; …
+    members visit       a member comes and goes between two looks at the group
     partitions 2        the topic gets more partitions
     leader none, back   log ends of the topic cannot be read; they can again
     kafka away, back    the cluster is unreachable: for lagwatch and for the group
@@ -401,6 +402,10 @@ class World:
         self._tell_topics()
 
     def _set_members(self, what: str) -> None:
+        if what == "visit":
+            self._members = "none"
+            self._tell_members(rebalances=2)
+            return
         self._members = what
         self._tell_members()
 
@@ -501,7 +506,7 @@ class World:
             )
         )
 
-    def _tell_members(self) -> None:
+    def _tell_members(self, rebalances: int = 0) -> None:
         held = {
             "hold": ((TOPIC, tuple(range(len(self._logs)))),),
             "apart": (("elsewhere", (0,)),),
@@ -520,7 +525,8 @@ class World:
             coordinator=1,
             members=members if held or rebalancing else (),
         )
-        self._tell(GroupsSeen(groups=(info,), complete=True))
+        counted = {GROUP: rebalances} if rebalances else {}
+        self._tell(GroupsSeen(groups=(info,), complete=True, rebalances=counted))
 
 
 def _offset(word: str) -> int | None:

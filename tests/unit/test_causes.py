@@ -154,6 +154,7 @@ LEFT: Final = event(EventName.MEMBER_LEFT, 340, count=1, detail=members("a-1"))
 LEFT_LATE: Final = replace(LEFT, at_ms=EpochMs(LEFT.at_ms + 1))
 """More than a minute after `SILENT` began."""
 JOINED: Final = event(EventName.MEMBER_JOINED, 350, count=1, detail=members("a-1"))
+VISITS: Final = [event(EventName.REBALANCE, ago, after="Empty", count=2) for ago in (35, 25, 15, 5)]
 REBALANCES: Final = [event(EventName.REBALANCE, ago, count=1) for ago in (200, 150, 100, 50, 10)]
 STORM: Final = event(EventName.REBALANCE_STORM, 10, after="began", count=5)
 SCALED_DOWN: Final = [
@@ -566,6 +567,11 @@ NAMED: Final[dict[str, tuple[Case, CauseName, Certainty]]] = {
             events=[*LOOP, *REBALANCES, STORM],
         ),
         CauseName.REBALANCE_STORM,
+        LIKELY,
+    ),
+    "members that come and go between two looks at the group": (
+        told(Part(rule=STOPPED, evidence=SILENT), events=[LEFT, *VISITS, STORM]),
+        CauseName.CRASH_LOOP,
         LIKELY,
     ),
     "members that die before their first commit": (
@@ -1334,3 +1340,22 @@ def test_a_member_that_committed_the_same_offset_until_lately_is_not_said_to_com
     assert cause.name is CauseName.NOT_COMMITTING
     assert "has not committed for 23 s: before that it committed offset 170 again" in cause.text
     assert "has not moved for 6 min 40 s" in cause.text
+
+
+def test_members_that_came_and_went_since_make_it_unsure_that_none_is_started() -> None:
+    """One visit is no loop yet; that the last member was seen to leave proves nothing any more."""
+    stopped = Part(rule=STOPPED, consumed=0, evidence=SILENT, committed_ago_s=410)
+    left = event(EventName.MEMBER_LEFT, 400, count=1, detail=members("a-1"))
+    visit = event(EventName.REBALANCE, 100, after="Empty", count=2)
+
+    sure, unsure = (found(told(stopped, events=events)) for events in ([left], [left, visit]))
+
+    assert sure.name is unsure.name is CauseName.NO_MEMBERS
+    assert (sure.certainty, unsure.certainty) == (CERTAIN, LIKELY)
+
+
+def test_a_crash_loop_of_which_no_look_saw_a_member_names_none() -> None:
+    cause = found(told(Part(rule=STOPPED, evidence=SILENT), events=VISITS))
+
+    assert "4 members joined and 4 members left within 35 s" in cause.text
+    assert "None" not in cause.text
