@@ -142,6 +142,43 @@ def test_only_times_that_nobody_recorded_are_filled(store: Store, tmp_path: Path
     assert {row["previous_ms"] for row in first_after} == {None}
 
 
+def test_the_change_from_what_is_filled_to_what_was_recorded_is_an_event(
+    store: Store, tmp_path: Path
+) -> None:
+    """Of the two gaps only the first has a recorded round behind it."""
+    where = some_hours(tmp_path / "copies", hours=1).write()
+    live = [
+        group_sample(
+            group=group, at_ms=NOON_MS + second * 1000, status=status, rule=rule, total_lag=777
+        )
+        for group, status, rule in (("a", "OK", "progressing"), ("b", "ERR", "stopped"))
+        for second in range(1200, 2400, 30)
+    ]
+    opened = store.ref.open()
+    opened.write([group_samples(live)], batch="live")
+    opened.close()
+
+    store.backfill(where)
+
+    filled = {
+        row["group"]: row["status"]
+        for row in store.rows(Kind.GROUP_SAMPLES)
+        if seconds(row) == 1170
+    }
+    changed = [
+        (row["group"], row["before"], row["after"], row["rule"], row["lag"], row["source"])
+        for row in store.rows(Kind.EVENTS)
+        if row["event"] == "group_status" and seconds(row) == 1200
+    ]
+    expected = [("a", "OK", "progressing"), ("b", "ERR", "stopped")]
+    assert changed == [
+        (group, filled[group], status, rule, 777, "backfill")
+        for group, status, rule in expected
+        if filled[group] != status
+    ]
+    assert changed
+
+
 def test_an_empty_range_gives_an_empty_valid_result(store: Store, copied: Copied) -> None:
     copied.commit("a", 1, 9 * HOUR_S)
     copied.ends(lambda _: 10, range(9 * HOUR_S, 9 * HOUR_S + 60, 30))

@@ -1,14 +1,14 @@
-"""The times of a cluster that were not recorded."""
+"""The times of a cluster that were not recorded, and what was recorded right after them."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lagwatch.core.record import Kind, SampleReason, Source
-from lagwatch.jobs.backfill.inputs import Gap, find_gaps
+from lagwatch.core.record import SCHEMA_VERSION, EventName, Kind, SampleReason, Source
+from lagwatch.jobs.backfill.inputs import Gap, find_gaps, sample_instants
 from lagwatch.jobs.backfill.request import BackfillRequest, From
 from lagwatch.jobs.tables import Aside, StoreRef, on_sound_files, read_rows
 from lagwatch.ports.history import HistoryRange
@@ -68,6 +68,71 @@ def rounds(group_samples: DataFrame) -> DataFrame:
         .agg(F.max("interval_ms").alias("interval_ms"))
         .select("at_ms", "source", "interval_ms")
     )
+
+
+def changes_after(
+    spark: SparkSession, ref: StoreRef, cluster: str, gaps: Sequence[Gap], *, step_ms: int
+) -> list[dict[str, Any]]:
+    """Rows of kind `events`: groups whose verdict changed from filled gaps to the rounds after.
+
+    Raises:
+        HistoryError: the store did not answer.
+    """
+    wanted = HistoryRange(
+        kind=Kind.GROUP_SAMPLES,
+        from_ms=gaps[0].from_ms,
+        to_ms=gaps[-1].to_ms + 1,
+        cluster=cluster,
+        columns=("status", "rule", "total_lag", "reason"),
+    )
+    transform = verdicts_changed(gaps, step_ms)
+    found = on_sound_files(
+        ref, lambda: read_rows(spark, ref, wanted).transform(transform).collect()
+    )
+    return [
+        {
+            "cluster": cluster,
+            "event": EventName.GROUP_STATUS.value,
+            "source": Source.BACKFILL.value,
+            "schema_version": SCHEMA_VERSION,
+            **{name: value for name, value in row.asDict().items() if value is not None},
+        }
+        for row in found
+    ]
+
+
+def verdicts_changed(gaps: Sequence[Gap], step_ms: int) -> Callable[[DataFrame], DataFrame]:
+    """Rows of groups → those whose last round in a gap has another verdict than the round after."""
+    ends = {
+        gap.to_ms: int(at_ms[-1]) for gap in gaps if (at_ms := sample_instants([gap], step_ms)).size
+    }
+    end_of = F.create_map(
+        *(F.lit(each) for end, last in ends.items() for each in (end, end, last, end))
+    )
+
+    def transform(group_samples: DataFrame) -> DataFrame:
+        after = F.col("at_ms") == F.col("end_ms")
+        return (
+            group_samples.where(F.col("reason") == SampleReason.INTERVAL.value)
+            .withColumn("end_ms", end_of[F.col("at_ms")])
+            .where(F.col("end_ms").isNotNull())
+            .groupBy("group", "end_ms")
+            .agg(
+                F.max(F.when(~after, F.col("status"))).alias("before"),
+                F.max(F.when(after, F.struct("status", "rule", "total_lag"))).alias("next"),
+            )
+            .where(F.col("before") != F.col("next.status"))
+            .select(
+                "group",
+                F.col("end_ms").alias("at_ms"),
+                "before",
+                F.col("next.status").alias("after"),
+                "next.rule",
+                F.col("next.total_lag").alias("lag"),
+            )
+        )
+
+    return transform
 
 
 def _counts(source: str, at_ms: int, wanted: From, unfinished: Sequence[Gap]) -> bool:
