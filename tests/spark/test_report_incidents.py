@@ -165,6 +165,39 @@ def test_a_trouble_of_the_day_before_whose_end_was_not_recorded_is_none_of_the_d
     assert spans(seen) == [(at(10), at(10.5), 1800.0)]
 
 
+@pytest.mark.parametrize(
+    ("changes", "span"),
+    [
+        pytest.param([], (at(2), None, 79_200.0), id="no change"),
+        pytest.param([change(4, "ERR", "UNKNOWN")], (at(2), None, 79_200.0), id="unknown"),
+        pytest.param([change(4, None, "UNKNOWN")], (at(2), None, 79_200.0), id="restarted"),
+        pytest.param(
+            [change(4, "ERR", "UNKNOWN"), change(6, "UNKNOWN", "ERR"), change(8, "ERR", "OK")],
+            (at(2), at(8), 21_600.0),
+            id="bad again",
+        ),
+        pytest.param(
+            [change(4, "ERR", "UNKNOWN"), change(8, "UNKNOWN", "OK")],
+            (at(2), at(8), 21_600.0),
+            id="recovered",
+        ),
+        pytest.param([change(20, "OK", "UNKNOWN")], (at(2), at(4), 7200.0), id="well before it"),
+    ],
+)
+def test_unknown_is_no_recovery(spark, changes, span) -> None:
+    rows = two_troubles(spark, (2, 4), (0, 0))
+    after = F.col("bucket_ms") >= at(4)
+    unknown = rows.withColumn("unknown_s", F.when(after, 300.0)).withColumn(
+        "ok_s", F.when(after, 0.0).otherwise(F.col("ok_s"))
+    )
+
+    seen = found(spark, [change(2, "OK", "ERR", "stopped"), *changes], unknown)
+
+    (row,) = seen.collect()
+    assert (row["from_ms"], row["to_ms"], row["seconds"]) == span
+    assert (row["worst"], row["rule"]) == ("ERR", "stopped")
+
+
 def test_a_trouble_that_two_instances_recorded_is_one(spark) -> None:
     second = 1 / 3600
     changes = [

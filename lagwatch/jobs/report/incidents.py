@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as W
 
 from lagwatch.jobs.report.day import Day
-from lagwatch.jobs.report.frames import BAD, BUCKET_MS, GROUP, badness, within
+from lagwatch.jobs.report.frames import BAD, BUCKET_MS, GROUP, UNKNOWN, badness, within
 
 _SPELL: Final = ("from_ms", "to_ms", "last_seen_ms", "seconds", "worst", "rule")
 _RECORDED: Final = ("ok_s", "warn_s", "err_s", "unknown_s")
@@ -18,6 +18,7 @@ _RECORDED: Final = ("ok_s", "warn_s", "err_s", "unknown_s")
 def spells(events: DataFrame) -> DataFrame:
     """Changes of group status → one row per time in trouble, from the first bad word to the end.
 
+    `UNKNOWN` is no end: a trouble goes on through it, as an open incident of the alerts does.
     `from_ms` is null for one that had begun before the first change, `to_ms` for one whose end is
     not recorded. Of these `ended_by_ms` is the next change, where that one says that the group was
     well before it.
@@ -25,17 +26,20 @@ def spells(events: DataFrame) -> DataFrame:
     order = W.partitionBy(*GROUP).orderBy("at_ms")
     before = order.rowsBetween(W.unboundedPreceding, -1)
     so_far = order.rowsBetween(W.unboundedPreceding, W.currentRow)
-    was_bad = F.coalesce(F.last("bad").over(before), F.col("began_bad")) & ~F.col("denies")
+    said_before = F.last("said_bad", ignorenulls=True).over(before)
+    said_so_far = F.last("said_bad", ignorenulls=True).over(so_far)
+    was_bad = F.coalesce(said_before, F.col("began_bad")) & ~F.col("denies")
     starts = F.when(F.col("bad") & ~F.col("was_bad"), 1).otherwise(0)
     ended_ms = F.min(F.when(~F.col("bad"), F.col("at_ms")))
     return (
         events.where(F.col("event") == "group_status")
         .select(*GROUP, "at_ms", "before", "after", "rule")
-        .withColumn("bad", F.coalesce(F.col("after").isin(*BAD), F.lit(False)))  # noqa: FBT003
         .withColumn("began_bad", F.coalesce(F.col("before").isin(*BAD), F.lit(False)))  # noqa: FBT003
         .withColumn("denies", _denies(F.lag("at_ms").over(order)))
         .withColumn("next_ms", F.lead("at_ms").over(order))
+        .withColumn("said_bad", _said_bad())
         .withColumn("was_bad", was_bad)
+        .withColumn("bad", F.coalesce(said_so_far, F.lit(False)))  # noqa: FBT003
         .withColumn("spell", F.sum(starts).over(so_far))
         .where(F.col("bad") | F.col("was_bad"))
         .groupBy(*GROUP, "spell")
@@ -45,7 +49,7 @@ def spells(events: DataFrame) -> DataFrame:
             ended_ms.alias("to_ms"),
             F.when(ended_ms.isNull(), F.max_by("next_ms", "at_ms")).alias("ended_by_ms"),
             F.max_by(_word(), F.struct(badness(_word()), -F.col("at_ms"))).alias("worst"),
-            F.max_by("rule", F.when(F.col("bad"), _order())).alias("rule"),
+            F.max_by("rule", F.when(F.col("after").isin(*BAD), _order())).alias("rule"),
         )
         .select(
             *GROUP,
@@ -140,7 +144,7 @@ def _with_lag(day: Day, buckets: DataFrame) -> Callable[[DataFrame], DataFrame]:
 
 
 def _trouble(day: Day) -> Callable[[DataFrame], DataFrame]:
-    """Buckets → per group when it was last bad, when last seen, and how long bad that day."""
+    """Buckets → per group when it was last bad, when last OK, and how long bad that day."""
 
     def transform(buckets: DataFrame) -> DataFrame:
         bad = _bad_s()
@@ -150,14 +154,16 @@ def _trouble(day: Day) -> Callable[[DataFrame], DataFrame]:
             .groupBy(*GROUP)
             .agg(
                 F.max(F.when(bad > 0, F.col("bucket_ms") + BUCKET_MS)).alias("bad_until_ms"),
-                F.max(F.col("bucket_ms") + BUCKET_MS).alias("seen_until_ms"),
+                F.max(F.when(F.col("ok_s") > 0, F.col("bucket_ms") + BUCKET_MS)).alias(
+                    "well_until_ms"
+                ),
                 F.max(F.col("bucket_ms") + _recorded_ms()).alias("recorded_to_ms"),
                 F.sum(F.when(today, bad)).alias("bad_s"),
                 F.sum(F.when(today, F.col("err_s"))).alias("err_s"),
             )
             .select(
                 *GROUP,
-                *("bad_until_ms", "seen_until_ms", "recorded_to_ms", "bad_s", "err_s"),
+                *("bad_until_ms", "well_until_ms", "recorded_to_ms", "bad_s", "err_s"),
             )
         )
 
@@ -185,7 +191,7 @@ def _unseen_end() -> Column:
 
     Its last bad bucket.
     """
-    return F.when(F.col("bad_until_ms") < F.col("seen_until_ms"), F.col("bad_until_ms"))
+    return F.when(F.col("bad_until_ms") < F.col("well_until_ms"), F.col("bad_until_ms"))
 
 
 def _recorded_ms() -> Column:
@@ -202,9 +208,20 @@ def _denies(previous_ms: Column) -> Column:
 
     Two instances record the same change one shortly after the other: that denies nothing.
     """
-    said = F.col("before").isNotNull() & ~F.col("began_bad")
+    said = (F.col("before") != UNKNOWN) & ~F.col("began_bad")
     apart = F.col("at_ms") - previous_ms >= BUCKET_MS
     return F.coalesce(said & apart, F.lit(False))  # noqa: FBT003 a literal of SQL
+
+
+def _said_bad() -> Column:
+    """Whether a group is in trouble after a change; null: as before it."""
+    became_unknown = F.col("after") == UNKNOWN
+    return (
+        F.when(became_unknown & F.col("began_bad"), F.lit(True))  # noqa: FBT003 literals of SQL
+        .when(became_unknown & F.col("denies"), F.lit(False))  # noqa: FBT003
+        .when(became_unknown, None)
+        .otherwise(F.coalesce(F.col("after").isin(*BAD), F.lit(False)))  # noqa: FBT003
+    )
 
 
 def _overlap_s(day: Day) -> Column:
@@ -220,8 +237,10 @@ def _between_s(day: Day, *to_ms: str) -> Column:
 
 
 def _word() -> Column:
-    """The bad word of a change: the new one, or, where trouble ends, the old."""
-    return F.when(F.col("bad"), F.col("after")).otherwise(F.col("before"))
+    """The bad word of a change: the new one, or else the old; null if neither is bad."""
+    return F.when(F.col("after").isin(*BAD), F.col("after")).when(
+        F.col("began_bad"), F.col("before")
+    )
 
 
 def _order() -> Column:
