@@ -249,7 +249,7 @@ class RetentionRisk:
     behind_share: float | None
     """Lag as a share of what the broker holds."""
     margin_per_s: float | None
-    """How fast the margin shrinks (below 0: grows)."""
+    """How fast the margin shrinks (below 0: grows): as the lag grew in the last hour of the day."""
     left_s: float | None
     """Until messages are lost at this speed; None when the margin does not shrink."""
 
