@@ -8,13 +8,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lagwatch.core.record import SCHEMA_VERSION, EventName, Kind, SampleReason, Source
-from lagwatch.jobs.backfill.inputs import Gap, find_gaps, sample_instants
+from lagwatch.jobs.backfill.inputs import Gap, find_gaps, gaps_without, outages, sample_instants
 from lagwatch.jobs.backfill.request import BackfillRequest, From
 from lagwatch.jobs.tables import Aside, StoreRef, on_sound_files, read_rows
 from lagwatch.ports.history import HistoryRange
 
 _AROUND_MS: Final = 3_600_000
 """Rounds are read this far around the range, to see where outer gaps begin and end."""
+_BEGUN_MS: Final = 86_400_000
+"""Outages of Kafka are looked for that began at most so long before the first gap."""
 
 
 def gaps_of(
@@ -27,6 +29,10 @@ def gaps_of(
     aside: Aside,
 ) -> tuple[Gap, ...]:
     """Times of the range without any round, and those whose filling was interrupted.
+
+    Not those in which a service ran and Kafka did not answer it, where Kafka is the source: while a
+    broker is frozen, producers go on to give their records times, and ListOffsets then names log
+    ends that the log reached only afterwards.
 
     Raises:
         HistoryError: the store did not answer.
@@ -51,13 +57,39 @@ def gaps_of(
         if _counts(row["source"], row["at_ms"], request.source, unfinished)
     }
     at_ms = sorted(known)
-    return find_gaps(
+    gaps = find_gaps(
         np.array(at_ms, np.int64),
         np.array([known[instant] for instant in at_ms], np.int64),
         since_ms=request.since_ms,
         until_ms=request.until_ms,
         step_ms=interval_ms,
     )
+    if request.source is not From.KAFKA or not gaps:
+        return gaps
+    left_out = outages(_words(spark, ref, cluster, gaps, aside=aside))
+    return gaps_without(gaps, left_out, step_ms=interval_ms)
+
+
+def _words(
+    spark: SparkSession, ref: StoreRef, cluster: str, gaps: Sequence[Gap], *, aside: Aside
+) -> list[tuple[int, str]]:
+    """Instants and words of the events `recording` around gaps."""
+    wanted = HistoryRange(
+        kind=Kind.EVENTS,
+        from_ms=gaps[0].from_ms - _BEGUN_MS,
+        to_ms=gaps[-1].to_ms + _AROUND_MS,
+        cluster=cluster,
+        columns=("after",),
+    )
+    of_recording = F.col("event") == EventName.RECORDING.value
+
+    def read() -> list[tuple[int, str]]:
+        rows = read_rows(spark, ref, wanted, aside=aside, distinct=True).where(of_recording)
+        return [
+            (row["at_ms"], row["after"] or "") for row in rows.select("at_ms", "after").collect()
+        ]
+
+    return on_sound_files(ref, read)
 
 
 def rounds(group_samples: DataFrame) -> DataFrame:
