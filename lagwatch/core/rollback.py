@@ -78,7 +78,10 @@ class RollbackPartition:
     read_again: int | None
     """Messages between `offset` and the committed offset; None when either is unknown."""
     skipped: int | None
-    """Messages that would not be read, because the group has not come as far as `offset`."""
+    """Messages that would not be read, because the group has not come as far as `offset`.
+
+    Those below the log start are deleted, and not counted.
+    """
     deleted: int
     """Offsets from the recorded one on that no longer exist; 0 of a topic that was created anew."""
 
@@ -168,8 +171,10 @@ def _partition(
         offset = now.log_end
     elif state is not RollbackState.EXACT:
         offset = None
-    known = offset is not None and now.committed is not None
-    moved = now.committed - offset if offset is not None and now.committed is not None else 0
+    read_again = skipped = None
+    if offset is not None and now.committed is not None:
+        read_again = max(0, now.committed - offset)
+        skipped = max(0, offset - max(now.committed, now.log_start or 0))
     return RollbackPartition(
         topic=place[0],
         partition=place[1],
@@ -177,8 +182,8 @@ def _partition(
         recorded_offset=recorded,
         offset=offset,
         committed_offset=now.committed,
-        read_again=max(0, moved) if known else None,
-        skipped=max(0, -moved) if known else None,
+        read_again=read_again,
+        skipped=skipped,
         deleted=deleted,
     )
 

@@ -8,11 +8,16 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from lagwatch.core.record import Kind
+from lagwatch.core.record import EventName, Kind
 from lagwatch.errors import JobError
+from lagwatch.history.changes import event
+from lagwatch.jobs.backfill.inputs import Gap
+from lagwatch.jobs.backfill.recorded import gaps_of
+from lagwatch.jobs.backfill.replay import ReplaySettings
+from lagwatch.jobs.backfill.request import BackfillRequest, From
 from tests.support.backfilled import HOUR_S, Store
-from tests.support.copies import Copied, some_hours
-from tests.support.history import NOON_MS, group_sample, group_samples, sample, samples
+from tests.support.copies import INTERVAL_MS, Copied, monitor_settings, some_hours
+from tests.support.history import NOON_MS, events, group_sample, group_samples, sample, samples
 
 
 def seconds(row: Mapping[str, Any]) -> int:
@@ -140,6 +145,74 @@ def test_only_times_that_nobody_recorded_are_filled(store: Store, tmp_path: Path
     assert [gap.seconds for gap in result.clusters[0].gaps] == [1200.0, 1200.0]
     first_after = [row for row in found if seconds(row) == 2400]
     assert {row["previous_ms"] for row in first_after} == {None}
+
+
+@pytest.mark.parametrize(
+    ("source", "filled"), [(From.KAFKA, [(0, 900)]), (From.PARQUET, [(0, 900), (1200, 1500)])]
+)
+def test_a_time_in_which_kafka_did_not_answer_is_not_filled_from_kafka(
+    spark: SparkSession, store: Store, source: From, filled: list[tuple[int, int]]
+) -> None:
+    live = [
+        group_sample(at_ms=NOON_MS + second * 1000)
+        for second in (*range(900, 1200, 30), *range(1500, HOUR_S + 60, 30))
+    ]
+    said = [
+        dict(event("here", NOON_MS + at_ms, EventName.RECORDING, after=word))
+        for at_ms, word in ((900_100, "started"), (1_199_400, "dropped"), (1_504_900, "resumed"))
+    ]
+    opened = store.ref.open()
+    opened.write([group_samples(live), events(said)], batch="live")
+    opened.close()
+    request = BackfillRequest(
+        source=source,
+        since_ms=NOON_MS,
+        until_ms=NOON_MS + HOUR_S * 1000,
+        replay=ReplaySettings(monitor=monitor_settings(), interval_ms=INTERVAL_MS, full_every=20),
+    )
+
+    found = gaps_of(spark, store.ref, request, "here", unfinished=(), aside=lambda *_: None)
+
+    assert found == tuple(
+        Gap(from_ms=NOON_MS + begin * 1000, to_ms=NOON_MS + end * 1000) for begin, end in filled
+    )
+
+
+def test_the_change_from_what_is_filled_to_what_was_recorded_is_an_event(
+    store: Store, tmp_path: Path
+) -> None:
+    """Of the two gaps only the first has a recorded round behind it."""
+    where = some_hours(tmp_path / "copies", hours=1).write()
+    live = [
+        group_sample(
+            group=group, at_ms=NOON_MS + second * 1000, status=status, rule=rule, total_lag=777
+        )
+        for group, status, rule in (("a", "OK", "progressing"), ("b", "ERR", "stopped"))
+        for second in range(1200, 2400, 30)
+    ]
+    opened = store.ref.open()
+    opened.write([group_samples(live)], batch="live")
+    opened.close()
+
+    store.backfill(where)
+
+    filled = {
+        row["group"]: row["status"]
+        for row in store.rows(Kind.GROUP_SAMPLES)
+        if seconds(row) == 1170
+    }
+    changed = [
+        (row["group"], row["before"], row["after"], row["rule"], row["lag"], row["source"])
+        for row in store.rows(Kind.EVENTS)
+        if row["event"] == "group_status" and seconds(row) == 1200
+    ]
+    expected = [("a", "OK", "progressing"), ("b", "ERR", "stopped")]
+    assert changed == [
+        (group, filled[group], status, rule, 777, "backfill")
+        for group, status, rule in expected
+        if filled[group] != status
+    ]
+    assert changed
 
 
 def test_an_empty_range_gives_an_empty_valid_result(store: Store, copied: Copied) -> None:

@@ -441,8 +441,10 @@ def test_retention(numbers, sql) -> None:
             and committed_offset is not null and log_end_offset is not null
             and log_start_offset is not null),
         x as (select cluster, "group", topic, partition,
-            (max(at_ms) - min(at_ms)) / 1000.0 as span_s,
-            arg_max(committed_offset, at_ms) c1, arg_min(committed_offset, at_ms) c0,
+            (max(at_ms) - min(at_ms) filter (at_ms >= {TO_MS - 3_600_000})) / 1000.0 as span_s,
+            arg_min(log_end_offset - committed_offset, at_ms)
+              filter (at_ms >= {TO_MS - 3_600_000}) lag0, arg_max(status, at_ms) status,
+            arg_max(committed_offset, at_ms) c1,
             arg_max(log_start_offset, at_ms) s1, arg_min(log_start_offset, at_ms) s0,
             arg_max(log_end_offset, at_ms) e1 from k group by all),
         l as (select cluster, "group", topic, partition,
@@ -455,14 +457,14 @@ def test_retention(numbers, sql) -> None:
             + greatest(s1 - greatest(c1, coalesce(counted_to, 0), s0), 0) lost,
             coalesce(at_most, false) lost_at_most, c1 - s1 margin,
             (e1 - greatest(c1, s1)) / (e1 - s1) behind_share,
-            ((s1 - s0) - (c1 - c0)) / span_s margin_per_s, s1 > s0 as moved
+            (e1 - c1 - lag0) / span_s margin_per_s, s1 > s0 as moved
             from x left join l using (cluster, "group", topic, partition)),
         z as (select *, case when margin >= 0 and margin_per_s > 0
             then margin / margin_per_s end left_s from y)
         select cluster, "group", topic, partition, lost, lost_at_most, margin, behind_share,
           margin_per_s, left_s
         from z where lost > 0 or (moved and (behind_share >= 0.5
-          or (behind_share >= 0.1 and left_s <= 604800)))
+          or ((behind_share >= 0.1 or status not in ('OK', 'UNKNOWN')) and left_s <= 604800)))
         """
     )
 

@@ -65,6 +65,33 @@ def test_nothing_is_to_do_for_a_group_that_ended_or_recovered_after_its_last_rou
     ]
 
 
+@pytest.mark.parametrize(
+    ("changes", "listed"),
+    [
+        pytest.param([], True, id="without any event"),
+        pytest.param([(LAST_MS + 9_000, "ERR", "UNKNOWN")], True, id="unknown"),
+        pytest.param([(LAST_MS + 9_000, None, "UNKNOWN")], True, id="restarted"),
+        pytest.param(
+            [(LAST_MS + 5_000, "ERR", "OK"), (LAST_MS + 9_000, "OK", "UNKNOWN")],
+            False,
+            id="recovered before",
+        ),
+        pytest.param([(LAST_MS + 15_000, "UNKNOWN", "OK")], False, id="recovered after"),
+        pytest.param([(LAST_MS + 15_000, "UNKNOWN", "NOTFOUND")], False, id="deleted"),
+    ],
+)
+def test_a_group_that_ended_unknown_is_to_do_with_its_last_known_round(
+    spark, changes, listed
+) -> None:
+    unknown = [("here", "billing", LAST_MS + 10_000, "UNKNOWN", *[None] * 7)]
+    rounds = _rounds(spark).union(spark.createDataFrame(unknown, ROUNDS))
+
+    rows = rounds.transform(troubles.standing(DAY, _events(spark, *changes))).collect()
+
+    found = [(row["status"], row["at_ms"], row["total_lag"], row["ended_unknown"]) for row in rows]
+    assert found == [("ERR", LAST_MS, 85, True)] * listed
+
+
 def test_the_sentence_of_a_cause_is_the_last_one_with_its_instant(spark) -> None:
     """A later sentence of another cause, or without one, does not date it."""
     said = [

@@ -120,6 +120,98 @@ def test_what_no_change_tells_is_reported_by_the_buckets(spark, changes, bad, ro
     assertDataFrameEqual(seen, expected(spark, row))
 
 
+def two_troubles(
+    spark: SparkSession, first: tuple[float, float], second: tuple[float, float]
+) -> DataFrame:
+    """Of one group, a bucket every five minutes; ERR between these hours."""
+    rows = []
+    for number in range(-24 * 12, 24 * 12):
+        hour = number / 12
+        err = 300.0 if any(begin <= hour < end for begin, end in (first, second)) else 0.0
+        rows.append(("here", "billing", at(hour), 300.0 - err, 0.0, err, None, round(err), err))
+    return spark.createDataFrame(rows, BUCKETS)
+
+
+def spans(rows: DataFrame) -> list[tuple[int | None, int | None, float]]:
+    return sorted((row["from_ms"], row["to_ms"], row["seconds"]) for row in rows.collect())
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param("OK", "WARN", id="well and then bad"),
+        pytest.param("OK", "ERR", id="the same words again"),
+    ],
+)
+def test_a_trouble_whose_end_was_not_recorded_ends_with_its_last_bucket(
+    spark, before, after
+) -> None:
+    changes = [
+        change(2, "OK", "ERR", "stopped"),
+        change(20, before, after),
+        change(20.5, after, "OK"),
+    ]
+
+    seen = found(spark, changes, two_troubles(spark, (2, 2.5), (20, 20.5)))
+
+    assert spans(seen) == [(at(2), at(2.5), 1800.0), (at(20), at(20.5), 1800.0)]
+
+
+def test_a_trouble_of_the_day_before_whose_end_was_not_recorded_is_none_of_the_day(spark) -> None:
+    changes = [change(-22, "OK", "ERR"), change(10, "OK", "WARN"), change(10.5, "WARN", "OK")]
+
+    seen = found(spark, changes, two_troubles(spark, (-22, -21.5), (10, 10.5)))
+
+    assert spans(seen) == [(at(10), at(10.5), 1800.0)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "span"),
+    [
+        pytest.param([], (at(2), None, 79_200.0), id="no change"),
+        pytest.param([change(4, "ERR", "UNKNOWN")], (at(2), None, 79_200.0), id="unknown"),
+        pytest.param([change(4, None, "UNKNOWN")], (at(2), None, 79_200.0), id="restarted"),
+        pytest.param(
+            [change(4, "ERR", "UNKNOWN"), change(6, "UNKNOWN", "ERR"), change(8, "ERR", "OK")],
+            (at(2), at(8), 21_600.0),
+            id="bad again",
+        ),
+        pytest.param(
+            [change(4, "ERR", "UNKNOWN"), change(8, "UNKNOWN", "OK")],
+            (at(2), at(8), 21_600.0),
+            id="recovered",
+        ),
+        pytest.param([change(20, "OK", "UNKNOWN")], (at(2), at(4), 7200.0), id="well before it"),
+    ],
+)
+def test_unknown_is_no_recovery(spark, changes, span) -> None:
+    rows = two_troubles(spark, (2, 4), (0, 0))
+    after = F.col("bucket_ms") >= at(4)
+    unknown = rows.withColumn("unknown_s", F.when(after, 300.0)).withColumn(
+        "ok_s", F.when(after, 0.0).otherwise(F.col("ok_s"))
+    )
+
+    seen = found(spark, [change(2, "OK", "ERR", "stopped"), *changes], unknown)
+
+    (row,) = seen.collect()
+    assert (row["from_ms"], row["to_ms"], row["seconds"]) == span
+    assert (row["worst"], row["rule"]) == ("ERR", "stopped")
+
+
+def test_a_trouble_that_two_instances_recorded_is_one(spark) -> None:
+    second = 1 / 3600
+    changes = [
+        change(2, "OK", "ERR"),
+        change(2 + second, "OK", "ERR"),
+        change(4, "ERR", "OK"),
+        change(4 + second, "ERR", "OK"),
+    ]
+
+    seen = found(spark, changes, two_troubles(spark, (2, 4), (0, 0)))
+
+    assert spans(seen) == [(at(2), at(4), 7200.0)]
+
+
 def test_what_ended_before_the_day_or_was_never_bad_is_none(spark) -> None:
     changes = [change(-9, "OK", "ERR", "stopped"), change(-8, "ERR", "OK", "progressing")]
 

@@ -19,7 +19,8 @@ EVENTS = (
 )
 SAMPLES = (
     "cluster string, `group` string, topic string, partition int, at_ms long,"
-    " committed_offset long, log_end_offset long, log_start_offset long, topic_id string"
+    " committed_offset long, log_end_offset long, log_start_offset long, topic_id string,"
+    " status string"
 )
 RECREATED = -1
 
@@ -41,7 +42,7 @@ def _events(spark: SparkSession, *found: tuple) -> DataFrame:
 def _samples(spark: SparkSession, *found: tuple) -> DataFrame:
     """Of instant, committed offset, log start and id of the topic."""
     rows = [
-        ("here", "billing", "orders", 0, at_ms, committed, 20_000, start, topic_id)
+        ("here", "billing", "orders", 0, at_ms, committed, 20_000, start, topic_id, "OK")
         for at_ms, committed, start, topic_id in found
     ]
     return spark.createDataFrame(rows, SAMPLES)
@@ -112,3 +113,40 @@ def test_what_the_log_start_had_passed_before_the_day_is_not_lost_in_it(
     found = [(NOON_MS + number, *sample) for number, sample in enumerate(samples)]
 
     assert _lost(_samples(spark, *found), _events(spark)) == (lost, False)
+
+
+PER_S = 50
+
+
+def _stopped(spark: SparkSession, hour: int, *, retained_h: int, status: str = "STOP") -> DataFrame:
+    """Of a reader that kept up until an hour of the day: a sample each half hour, 50/s produced."""
+    stop_ms = DAY.from_ms + hour * 3_600_000
+
+    def end(at_ms: int) -> int:
+        return 10_000_000 + (at_ms - DAY.from_ms) // 1000 * PER_S
+
+    rows = [
+        (
+            *("here", "billing", "orders", 0, at_ms, end(min(at_ms, stop_ms)), end(at_ms)),
+            *(end(at_ms) - retained_h * 3600 * PER_S, "a", "OK" if at_ms <= stop_ms else status),
+        )
+        for at_ms in range(DAY.from_ms, DAY.to_ms, 1_800_000)
+    ]
+    return spark.createDataFrame(rows, SAMPLES)
+
+
+@pytest.mark.parametrize(
+    ("hour", "retained_h", "status", "left_s"),
+    [
+        pytest.param(22, 4, "STOP", [2.5 * 3600], id="stopped at 22:00, in 2 hours and a half"),
+        pytest.param(23, 30, "STOP", [29.5 * 3600], id="little is unread, in a day and a half"),
+        pytest.param(23, 30, "OK", [], id="little is unread of a partition that is OK"),
+        pytest.param(24, 30, "OK", [], id="all is read"),
+    ],
+)
+def test_the_time_left_is_that_of_the_last_hour(spark, hour, retained_h, status, left_s) -> None:
+    samples = _stopped(spark, hour, retained_h=retained_h, status=status)
+
+    rows = samples.transform(retention.risks(DAY, _events(spark))).collect()
+
+    assert [row["left_s"] for row in rows] == left_s

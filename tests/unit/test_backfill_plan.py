@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from lagwatch.history.folder import open_folder
 from lagwatch.jobs.backfill.coverage import NEVER_MS, GroupCover
-from lagwatch.jobs.backfill.inputs import Gap, find_gaps, log_end_instants, sample_instants
+from lagwatch.jobs.backfill.inputs import (
+    Gap,
+    find_gaps,
+    gaps_without,
+    log_end_instants,
+    outages,
+    sample_instants,
+)
 from lagwatch.jobs.backfill.plan import Ledger, Plans, new_plan
 from lagwatch.jobs.backfill.request import ClusterBackfill
 from lagwatch.jobs.stores.parquet.state import FolderState
@@ -47,6 +54,46 @@ def gaps(*rounds: int, until: int = 600, interval_s: int = 30) -> list[tuple[int
 )
 def test_gaps_are_where_no_round_was(rounds: range, expected: list[tuple[int, int]]) -> None:
     assert gaps(*rounds) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        pytest.param([], [(0, 600)], id="never away"),
+        pytest.param([(95, "dropped"), (205, "resumed")], [(0, 95), (210, 600)], id="within it"),
+        pytest.param([(-5, "dropped"), (605, "resumed")], [], id="all of it"),
+        pytest.param(
+            [(95, "dropped"), (205, "stopped"), (500, "resumed")],
+            [(0, 95), (210, 600)],
+            id="stopped meanwhile",
+        ),
+        pytest.param([(95, "dropped")], [(0, 95)], id="without an end"),
+        pytest.param([(95, "resumed"), (205, "started")], [(0, 600)], id="without a beginning"),
+        pytest.param(
+            [
+                (30, "dropped"),
+                (60, "dropped"),
+                (90, "resumed"),
+                (120, "resumed"),
+                (300, "dropped"),
+                (330, "resumed"),
+            ],
+            [(0, 30), (90, 300), (330, 600)],
+            id="seen by two",
+        ),
+    ],
+)
+def test_an_outage_of_kafka_is_no_gap(
+    words: list[tuple[int, str]], expected: list[tuple[int, int]]
+) -> None:
+    gap = Gap(from_ms=NOON_MS, to_ms=NOON_MS + 600_000)
+    left_out = outages((NOON_MS + second * 1000, word) for second, word in words)
+
+    found = gaps_without([gap], left_out, step_ms=STEP_MS)
+
+    assert [
+        ((gap.from_ms - NOON_MS) // 1000, (gap.to_ms - NOON_MS) // 1000) for gap in found
+    ] == expected
 
 
 def test_a_longer_interval_that_was_in_force_makes_no_gaps() -> None:

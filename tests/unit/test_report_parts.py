@@ -448,6 +448,7 @@ def _standing(**changes) -> dict:
         "group": "billing",
         "at_ms": 0,
         "status": "ERR",
+        "ended_unknown": False,
         "total_lag": 104_000_000,
         "time_lag_s": 11_000.0,
         "time_lag_reason": "beyond_history",
@@ -480,6 +481,18 @@ def test_text_and_page_lead_with_what_to_do(report) -> None:
     assert page.index('id="today"') < page.index('id="heat"')
     assert "Cause (likely): too slow." in page
     assert with_incident.as_json()["to_do"][0]["loss_in_s"] == 18_000.0
+
+
+def test_the_status_of_a_group_that_ended_unknown_is_said_to_be_the_last_known_one(report) -> None:
+    last_ms = report.from_ms + 86_040_000
+    row = to_do(_standing(at_ms=last_ms, ended_unknown=True), None, ())
+    with_row = replace(report, to_do=(row,))
+
+    known = f"when last known, at {words.clock(last_ms, ZoneInfo(report.time_zone))}"
+
+    assert f"To do: billing on prod was ERR {known}: lag 104 M;" in plain(with_row)
+    assert f"ERR</span> {known}</td>" in html(with_row)
+    assert with_row.as_json()["to_do"][0]["ended_unknown"] is True
 
 
 def test_an_incident_is_not_said_to_go_on_while_nothing_was_recorded(report) -> None:

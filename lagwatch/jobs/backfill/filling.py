@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import orjson
@@ -27,7 +27,7 @@ from lagwatch.jobs.backfill.inputs import (
     sample_instants,
 )
 from lagwatch.jobs.backfill.plan import BackfillPlan, Plans, basis_of, new_plan
-from lagwatch.jobs.backfill.recorded import gaps_of
+from lagwatch.jobs.backfill.recorded import changes_after, gaps_of
 from lagwatch.jobs.backfill.request import BackfillRequest, ClusterBackfill, ProgressDisplay
 from lagwatch.jobs.backfill.shard import COUNTED, RECEIPTS, ShardWork, before
 from lagwatch.jobs.backfill.stream import for_shards, in_time_order, sharded
@@ -115,7 +115,7 @@ class Filling:
                 self._quarantine(plan, past, read.malformed)
             if read.topics:
                 done = self._replay(plan, past, offsets, read, done)
-        self._record(done, plan)
+        self._record(done, plan, changed=bool(read.topics))
         self._run.clusters.add(plan.cluster)
         self._plans.end(plan)
         return done
@@ -235,9 +235,9 @@ class Filling:
             {"cluster": plan.cluster, "records": [record.plain() for record in refused]},
         )
 
-    def _record(self, done: ClusterBackfill, plan: BackfillPlan) -> None:
-        """Record in the history which gaps were filled and which were not."""
-        row: dict[str, str | int] = {
+    def _record(self, done: ClusterBackfill, plan: BackfillPlan, *, changed: bool) -> None:
+        """Record which gaps were filled and which were not, and what changed at their ends."""
+        row: dict[str, Any] = {
             "cluster": plan.cluster,
             "event": EventName.RECORDING.value,
             "at_ms": plan.from_ms,
@@ -247,10 +247,14 @@ class Filling:
             "source": Source.BACKFILL.value,
             "schema_version": SCHEMA_VERSION,
         }
+        step_ms = self._request.replay.interval_ms
+        rows = [row]
+        if changed:
+            rows += changes_after(self._spark, self._ref, plan.cluster, plan.gaps, step_ms=step_ms)
         store = self._ref.open(self._run.fence)
         try:
             batch = f"{plan.from_ms:013d}-backfill-{plan.id}-said"
-            persist(partial(store.write, [from_rows(Kind.EVENTS, [row])], batch=batch))
+            persist(partial(store.write, [from_rows(Kind.EVENTS, rows)], batch=batch))
         finally:
             store.close()
 

@@ -1,7 +1,7 @@
 """Where commits and log ends of the past come from: Kafka itself, or copies in Parquet files."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -16,6 +16,7 @@ from lagwatch.jobs.sources import offsets as offsets_source
 from lagwatch.jobs.sources.options import cluster_options
 from lagwatch.kafka.held_back import held_back
 from lagwatch.kafka.log_end_grid import visible_topics
+from lagwatch.ports.history import EVER_MS
 
 Int64 = NDArray[np.int64]
 
@@ -141,6 +142,7 @@ def _hex(value: bytes | None) -> str:
 
 _LATE: Final = 1.5
 """Rounds further apart than this many intervals have a gap between them, as for `history.gaps`."""
+_OUTAGE_ENDS: Final = frozenset({"resumed", "started", "stopped"})
 _SPACING: Final = 16
 """Before a gap log ends may be apart by their age divided by this, as in `core.log_end`."""
 
@@ -177,6 +179,40 @@ def find_gaps(
     ends = np.minimum(ends, until_ms)
     pairs = zip(begins.tolist(), ends.tolist(), strict=True)
     return tuple(Gap(from_ms=begin, to_ms=end) for begin, end in pairs if begin < end)
+
+
+def outages(words: Iterable[tuple[int, str]]) -> Iterator[Gap]:
+    """Times in which a service ran and got no answers of Kafka, of its events `recording`.
+
+    They are pairs of instant and word. A time in which it did not run is none: the word `stopped`
+    ends an outage as `resumed` does.
+    """
+    begun_ms: int | None = None
+    for at_ms, word in sorted(words):
+        if word == "dropped" and begun_ms is None:
+            begun_ms = at_ms
+        elif word in _OUTAGE_ENDS and begun_ms is not None:
+            yield Gap(from_ms=begun_ms, to_ms=at_ms)
+            begun_ms = None
+    if begun_ms is not None:
+        yield Gap(from_ms=begun_ms, to_ms=EVER_MS)
+
+
+def gaps_without(gaps: Sequence[Gap], left_out: Iterable[Gap], *, step_ms: int) -> tuple[Gap, ...]:
+    """What of the gaps is in none of the other times, which are in order and apart."""
+    kept = list(gaps)
+    for out in left_out:
+        after_ms = _ceil(out.to_ms, step_ms)
+        parts = [
+            part
+            for gap in kept
+            for part in (
+                Gap(from_ms=gap.from_ms, to_ms=min(gap.to_ms, out.from_ms)),
+                Gap(from_ms=max(gap.from_ms, after_ms), to_ms=gap.to_ms),
+            )
+        ]
+        kept = [part for part in parts if part.from_ms < part.to_ms]
+    return tuple(kept)
 
 
 def sample_instants(gaps: Sequence[Gap], step_ms: int) -> Int64:

@@ -21,6 +21,8 @@ TOPIC: Final = ("cluster", "group", "topic")
 PARTITION: Final = ("cluster", "group", "topic", "partition")
 BAD: Final = ("WARN", "ERR")
 """Status words of a group in trouble."""
+UNKNOWN: Final = "UNKNOWN"
+"""Status word of a group that cannot be judged: no recovery, and no trouble of its own."""
 
 GROUP_BUCKETS: Final = (
     *("samples", "lag_known", "lag_sum", "lag_max", "time_lag_max_s", "status"),

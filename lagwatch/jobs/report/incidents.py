@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as W
 
 from lagwatch.jobs.report.day import Day
-from lagwatch.jobs.report.frames import BAD, BUCKET_MS, GROUP, badness, within
+from lagwatch.jobs.report.frames import BAD, BUCKET_MS, GROUP, UNKNOWN, badness, within
 
 _SPELL: Final = ("from_ms", "to_ms", "last_seen_ms", "seconds", "worst", "rule")
 _RECORDED: Final = ("ok_s", "warn_s", "err_s", "unknown_s")
@@ -18,33 +18,43 @@ _RECORDED: Final = ("ok_s", "warn_s", "err_s", "unknown_s")
 def spells(events: DataFrame) -> DataFrame:
     """Changes of group status → one row per time in trouble, from the first bad word to the end.
 
-    `from_ms` is null for one that had begun before the first change, `to_ms` for one that has not
-    ended.
+    `UNKNOWN` is no end: a trouble goes on through it, as an open incident of the alerts does.
+    `from_ms` is null for one that had begun before the first change, `to_ms` for one whose end is
+    not recorded. Of these `ended_by_ms` is the next change, where that one says that the group was
+    well before it.
     """
-    before = W.partitionBy(*GROUP).orderBy("at_ms").rowsBetween(W.unboundedPreceding, -1)
-    so_far = W.partitionBy(*GROUP).orderBy("at_ms").rowsBetween(W.unboundedPreceding, W.currentRow)
-    was_bad = F.coalesce(F.last("bad").over(before), F.col("began_bad"))
+    order = W.partitionBy(*GROUP).orderBy("at_ms")
+    before = order.rowsBetween(W.unboundedPreceding, -1)
+    so_far = order.rowsBetween(W.unboundedPreceding, W.currentRow)
+    said_before = F.last("said_bad", ignorenulls=True).over(before)
+    said_so_far = F.last("said_bad", ignorenulls=True).over(so_far)
+    was_bad = F.coalesce(said_before, F.col("began_bad")) & ~F.col("denies")
     starts = F.when(F.col("bad") & ~F.col("was_bad"), 1).otherwise(0)
+    ended_ms = F.min(F.when(~F.col("bad"), F.col("at_ms")))
     return (
         events.where(F.col("event") == "group_status")
         .select(*GROUP, "at_ms", "before", "after", "rule")
-        .withColumn("bad", F.coalesce(F.col("after").isin(*BAD), F.lit(False)))  # noqa: FBT003
         .withColumn("began_bad", F.coalesce(F.col("before").isin(*BAD), F.lit(False)))  # noqa: FBT003
+        .withColumn("denies", _denies(F.lag("at_ms").over(order)))
+        .withColumn("next_ms", F.lead("at_ms").over(order))
+        .withColumn("said_bad", _said_bad())
         .withColumn("was_bad", was_bad)
+        .withColumn("bad", F.coalesce(said_so_far, F.lit(False)))  # noqa: FBT003
         .withColumn("spell", F.sum(starts).over(so_far))
         .where(F.col("bad") | F.col("was_bad"))
         .groupBy(*GROUP, "spell")
         .agg(
             F.min(F.when(F.col("bad"), F.col("at_ms"))).alias("begun_ms"),
             F.min_by("was_bad", "at_ms").alias("older"),
-            F.min(F.when(~F.col("bad"), F.col("at_ms"))).alias("to_ms"),
+            ended_ms.alias("to_ms"),
+            F.when(ended_ms.isNull(), F.max_by("next_ms", "at_ms")).alias("ended_by_ms"),
             F.max_by(_word(), F.struct(badness(_word()), -F.col("at_ms"))).alias("worst"),
-            F.max_by("rule", F.when(F.col("bad"), _order())).alias("rule"),
+            F.max_by("rule", F.when(F.col("after").isin(*BAD), _order())).alias("rule"),
         )
         .select(
             *GROUP,
             F.when(~F.col("older"), F.col("begun_ms")).alias("from_ms"),
-            *("to_ms", "worst", "rule"),
+            *("to_ms", "ended_by_ms", "worst", "rule"),
         )
     )
 
@@ -66,11 +76,11 @@ def of_day(day: Day, buckets: DataFrame, rounds: DataFrame) -> Callable[[DataFra
         )
         ended = (
             found.join(trouble, on=list(GROUP), how="left")
-            .withColumn("to_ms", F.coalesce("to_ms", _unseen_end()))
+            .withColumn("to_ms", F.coalesce("to_ms", "ended_by_ms", _unseen_end()))
             .where(F.coalesce(F.col("to_ms"), F.lit(day.to_ms)) > day.from_ms)
             .where(F.coalesce(F.col("from_ms"), F.lit(day.from_ms)) < day.to_ms)
             .withColumn("seconds", _overlap_s(day))
-            .select(*GROUP, *_SPELL)
+            .select(*GROUP, *_SPELL, "ended_by_ms")
         )
         unannounced = (
             trouble.where(F.col("bad_s") > 0)
@@ -86,7 +96,8 @@ def of_day(day: Day, buckets: DataFrame, rounds: DataFrame) -> Callable[[DataFra
             )
             .select(*GROUP, *_SPELL)
         )
-        return ended.unionByName(unannounced).transform(_with_lag(day, buckets))
+        of_both = ended.unionByName(unannounced, allowMissingColumns=True)
+        return of_both.transform(_with_lag(day, buckets))
 
     return transform
 
@@ -95,21 +106,36 @@ def _with_lag(day: Day, buckets: DataFrame) -> Callable[[DataFrame], DataFrame]:
     """Add the greatest lag and time lag in the buckets of the day that lie within a spell.
 
     A bucket at its edge may have its maximum from before or after it, or from another spell.
+    One with `ended_by_ms` ends with its last bucket in trouble; it is left out where all its
+    trouble was before the day.
     """
 
     def transform(found: DataFrame) -> DataFrame:
-        begun = F.col("bucket_ms") >= F.coalesce(F.col("from_ms"), F.lit(day.from_ms))
-        ended = F.col("bucket_ms") + BUCKET_MS > F.coalesce(F.col("to_ms"), F.lit(day.to_ms))
-        within_it = begun & ~ended
+        bucket_to_ms = F.col("bucket_ms") + BUCKET_MS
+        from_ms = F.coalesce(F.col("from_ms"), F.lit(day.from_ms))
+        ended = bucket_to_ms > F.coalesce(F.col("to_ms"), F.lit(day.to_ms))
+        unseen = F.col("ended_by_ms").isNotNull()
+        within_it = (F.col("bucket_ms") >= from_ms) & ~ended & (~unseen | F.col("bad"))
+        in_trouble = F.col("bad") & (bucket_to_ms > from_ms) & ~ended
+        began_today = F.when(F.col("from_ms") >= day.from_ms, F.col("ended_by_ms"))
         lags = buckets.where(within("bucket_ms", day.from_ms, day.to_ms)).select(
-            *GROUP, "bucket_ms", "lag_max", "time_lag_max_s"
+            *GROUP, "bucket_ms", "lag_max", "time_lag_max_s", (_bad_s() > 0).alias("bad")
         )
         return (
             found.join(lags, on=list(GROUP), how="left")
-            .groupBy(*GROUP, *_SPELL)
+            .groupBy(*GROUP, *_SPELL, "ended_by_ms")
             .agg(
                 F.max(F.when(within_it, F.col("lag_max"))).alias("lag_max"),
                 F.max(F.when(within_it, F.col("time_lag_max_s"))).alias("time_lag_max_s"),
+                F.max(F.when(in_trouble, bucket_to_ms)).alias("bad_to_ms"),
+            )
+            .withColumn(
+                "to_ms",
+                F.when(unseen, F.coalesce("bad_to_ms", began_today)).otherwise(F.col("to_ms")),
+            )
+            .where(~unseen | F.col("to_ms").isNotNull())
+            .withColumn(
+                "seconds", F.when(unseen, _between_s(day, "to_ms")).otherwise(F.col("seconds"))
             )
             .select(*GROUP, *_SPELL, "lag_max", "time_lag_max_s")
         )
@@ -118,24 +144,26 @@ def _with_lag(day: Day, buckets: DataFrame) -> Callable[[DataFrame], DataFrame]:
 
 
 def _trouble(day: Day) -> Callable[[DataFrame], DataFrame]:
-    """Buckets → per group when it was last bad, when last seen, and how long bad that day."""
+    """Buckets → per group when it was last bad, when last OK, and how long bad that day."""
 
     def transform(buckets: DataFrame) -> DataFrame:
-        bad = F.coalesce("warn_s", F.lit(0.0)) + F.coalesce("err_s", F.lit(0.0))
+        bad = _bad_s()
         today = F.col("bucket_ms") >= day.from_ms
         return (
             buckets.where(F.col("bucket_ms") < day.to_ms)
             .groupBy(*GROUP)
             .agg(
                 F.max(F.when(bad > 0, F.col("bucket_ms") + BUCKET_MS)).alias("bad_until_ms"),
-                F.max(F.col("bucket_ms") + BUCKET_MS).alias("seen_until_ms"),
+                F.max(F.when(F.col("ok_s") > 0, F.col("bucket_ms") + BUCKET_MS)).alias(
+                    "well_until_ms"
+                ),
                 F.max(F.col("bucket_ms") + _recorded_ms()).alias("recorded_to_ms"),
                 F.sum(F.when(today, bad)).alias("bad_s"),
                 F.sum(F.when(today, F.col("err_s"))).alias("err_s"),
             )
             .select(
                 *GROUP,
-                *("bad_until_ms", "seen_until_ms", "recorded_to_ms", "bad_s", "err_s"),
+                *("bad_until_ms", "well_until_ms", "recorded_to_ms", "bad_s", "err_s"),
             )
         )
 
@@ -163,7 +191,7 @@ def _unseen_end() -> Column:
 
     Its last bad bucket.
     """
-    return F.when(F.col("bad_until_ms") < F.col("seen_until_ms"), F.col("bad_until_ms"))
+    return F.when(F.col("bad_until_ms") < F.col("well_until_ms"), F.col("bad_until_ms"))
 
 
 def _recorded_ms() -> Column:
@@ -171,16 +199,48 @@ def _recorded_ms() -> Column:
     return F.least(F.round(seconds * 1000).cast("long"), F.lit(BUCKET_MS))
 
 
+def _bad_s() -> Column:
+    return F.coalesce("warn_s", F.lit(0.0)) + F.coalesce("err_s", F.lit(0.0))
+
+
+def _denies(previous_ms: Column) -> Column:
+    """True if a change says that the group was well before it, whatever the one before it said.
+
+    Two instances record the same change one shortly after the other: that denies nothing.
+    """
+    said = (F.col("before") != UNKNOWN) & ~F.col("began_bad")
+    apart = F.col("at_ms") - previous_ms >= BUCKET_MS
+    return F.coalesce(said & apart, F.lit(False))  # noqa: FBT003 a literal of SQL
+
+
+def _said_bad() -> Column:
+    """Whether a group is in trouble after a change; null: as before it."""
+    became_unknown = F.col("after") == UNKNOWN
+    return (
+        F.when(became_unknown & F.col("began_bad"), F.lit(True))  # noqa: FBT003 literals of SQL
+        .when(became_unknown & F.col("denies"), F.lit(False))  # noqa: FBT003
+        .when(became_unknown, None)
+        .otherwise(F.coalesce(F.col("after").isin(*BAD), F.lit(False)))  # noqa: FBT003
+    )
+
+
 def _overlap_s(day: Day) -> Column:
     """Of one that is open, up to the end of its group's recording: what came after is unknown."""
+    return _between_s(day, "to_ms", "recorded_to_ms")
+
+
+def _between_s(day: Day, *to_ms: str) -> Column:
+    """Seconds of the day from `from_ms` to the first of these instants that is known."""
     begin = F.greatest(F.coalesce(F.col("from_ms"), F.lit(day.from_ms)), F.lit(day.from_ms))
-    end = F.least(F.coalesce("to_ms", "recorded_to_ms", F.lit(day.to_ms)), F.lit(day.to_ms))
+    end = F.least(F.coalesce(*to_ms, F.lit(day.to_ms)), F.lit(day.to_ms))
     return F.greatest(end - begin, F.lit(0)) / 1000
 
 
 def _word() -> Column:
-    """The bad word of a change: the new one, or, where trouble ends, the old."""
-    return F.when(F.col("bad"), F.col("after")).otherwise(F.col("before"))
+    """The bad word of a change: the new one, or else the old; null if neither is bad."""
+    return F.when(F.col("after").isin(*BAD), F.col("after")).when(
+        F.col("began_bad"), F.col("before")
+    )
 
 
 def _order() -> Column:

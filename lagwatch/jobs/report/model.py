@@ -200,13 +200,15 @@ class ReportedIncident:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToDo:
-    """A group that was WARN or ERR when it was last recorded in the day: numbers of then."""
+    """A group that was WARN or ERR when its status was last known in the day: numbers of then."""
 
     cluster: str
     group: str
     at_ms: int
-    """When it was last recorded."""
+    """When it was last recorded with a known status."""
     status: str
+    ended_unknown: bool
+    """True: its status was UNKNOWN from then on to the end of the day, or of its recording."""
     since_ms: int | None
     """Begin of its open incident; None: before anything that is known."""
     lag: int | None
@@ -247,7 +249,7 @@ class RetentionRisk:
     behind_share: float | None
     """Lag as a share of what the broker holds."""
     margin_per_s: float | None
-    """How fast the margin shrinks (below 0: grows)."""
+    """How fast the margin shrinks (below 0: grows): as the lag grew in the last hour of the day."""
     left_s: float | None
     """Until messages are lost at this speed; None when the margin does not shrink."""
 

@@ -156,6 +156,7 @@ def to_do(
         group=row["group"],
         at_ms=row["at_ms"],
         status=row["status"],
+        ended_unknown=row["ended_unknown"],
         since_ms=incident.from_ms if incident else None,
         lag=row["total_lag"],
         time_lag_s=row["time_lag_s"],

@@ -8,16 +8,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as W
 
 from lagwatch.core.record import EventName
-from lagwatch.jobs.report.day import Day
-from lagwatch.jobs.report.frames import OFFSETS, PARTITION, TOPIC, within
+from lagwatch.jobs.report.day import HOUR_MS, Day
+from lagwatch.jobs.report.frames import OFFSETS, PARTITION, TOPIC, UNKNOWN, within
 
 SOON_S: Final = 7 * 86_400
 """Messages that go within this time are a risk."""
 FAR_BEHIND: Final = 0.5
 """Share of what the broker holds; a lag of so much is a risk once old messages go."""
 BEHIND: Final = 0.1
-"""A lag below this share is no risk, however fast old messages go: it is read soon enough."""
-COLUMNS: Final = (*OFFSETS, "topic_id")
+"""A lag below this share of a partition that is OK is no risk: it is read soon enough."""
+COLUMNS: Final = (*OFFSETS, "topic_id", "status")
 """Of the samples."""
 _LOSS: Final = ("first", "end", "exact")
 
@@ -25,12 +25,16 @@ _LOSS: Final = ("first", "end", "exact")
 def risks(day: Day, events: DataFrame) -> Callable[[DataFrame], DataFrame]:
     """Samples of partitions → those at risk, or with losses, as `model.RetentionRisk`.
 
-    The margin is what is between the log start and the committed offset. Over the day it shrinks
-    by what the log start moved, less what the group read. Lost are the messages of the day's
-    events, and those that the log start passed since the first sample and that no event has yet.
+    The margin is what is between the log start and the committed offset. It shrinks as the lag
+    grows, as in the forecasts of the service: a log of constant length loses as much at its start
+    as it gains at its end. That is measured over the last hour of the day. Lost are the messages
+    of the day's events, and those that the log start passed since the first sample and that no
+    event has yet.
     """
 
     def transform(samples: DataFrame) -> DataFrame:
+        sample = F.struct("at_ms", *COLUMNS)
+        late_ms = day.to_ms - HOUR_MS
         known = F.col("committed_offset").isNotNull()
         for name in OFFSETS[1:]:
             known &= F.col(name).isNotNull()
@@ -39,10 +43,9 @@ def risks(day: Day, events: DataFrame) -> Callable[[DataFrame], DataFrame]:
             .select(*PARTITION, "at_ms", *COLUMNS)
             .groupBy(*PARTITION)
             .agg(
-                F.min("at_ms").alias("first_ms"),
-                F.max("at_ms").alias("last_ms"),
-                F.min_by(F.struct(*COLUMNS), "at_ms").alias("first"),
-                F.max_by(F.struct(*COLUMNS), "at_ms").alias("last"),
+                F.min_by(sample, "at_ms").alias("first"),
+                F.min_by(sample, F.when(F.col("at_ms") >= late_ms, F.col("at_ms"))).alias("late"),
+                F.max_by(sample, "at_ms").alias("last"),
             )
             .join(losses(day, events), [*PARTITION], "full_outer")
             .select(
@@ -51,8 +54,9 @@ def risks(day: Day, events: DataFrame) -> Callable[[DataFrame], DataFrame]:
                 (F.coalesce("doubtful", F.lit(0)) > 0).alias("lost_at_most"),
                 _margin("last").alias("margin"),
                 _behind_share().alias("behind_share"),
-                _per_s("log_start_offset").alias("start_per_s"),
-                (_per_s("log_start_offset") - _per_s("committed_offset")).alias("margin_per_s"),
+                (F.col("last.log_start_offset") > F.col("first.log_start_offset")).alias("deleted"),
+                F.coalesce(_grows_per_s("late"), _grows_per_s("first")).alias("margin_per_s"),
+                _in_trouble(F.col("last.status")).alias("in_trouble"),
             )
             .withColumn("left_s", _left_s())
             .where(_at_risk())
@@ -136,9 +140,18 @@ def _behind_share() -> Column:
     return F.try_divide(lag.cast("double"), (end - start).cast("double"))
 
 
-def _per_s(name: str) -> Column:
-    moved = F.col(f"last.{name}") - F.col(f"first.{name}")
-    return F.try_divide(moved * 1000.0, (F.col("last_ms") - F.col("first_ms")).cast("double"))
+def _grows_per_s(since: str) -> Column:
+    """How fast the lag grew from a sample to the last one; null if they are the same."""
+    lags = [
+        F.col(f"{each}.log_end_offset") - F.col(f"{each}.committed_offset")
+        for each in (since, "last")
+    ]
+    took_ms = F.col("last.at_ms") - F.col(f"{since}.at_ms")
+    return F.try_divide((lags[1] - lags[0]) * 1000.0, took_ms.cast("double"))
+
+
+def _in_trouble(status: Column) -> Column:
+    return ~F.coalesce(status, F.lit(UNKNOWN)).isin("OK", UNKNOWN)
 
 
 def _left_s() -> Column:
@@ -147,6 +160,7 @@ def _left_s() -> Column:
 
 
 def _at_risk() -> Column:
-    soon = (F.col("behind_share") >= BEHIND) & (F.col("left_s") <= SOON_S)
+    unread = (F.col("behind_share") >= BEHIND) | F.col("in_trouble")
+    soon = unread & (F.col("left_s") <= SOON_S)
     far = F.col("behind_share") >= FAR_BEHIND
-    return (F.col("lost") > 0) | ((F.col("start_per_s") > 0) & (soon | far))
+    return (F.col("lost") > 0) | (F.col("deleted") & (soon | far))

@@ -92,9 +92,13 @@ def _lines(report: Report) -> Iterator[str]:
 
 def _to_do(report: Report) -> Iterator[str]:
     """Each group in trouble with its numbers, and its cause in the line below."""
+    zone = ZoneInfo(report.time_zone)
     for row in report.to_do[:_SHOWN]:
+        known = f" when last known, at {clock(row.at_ms, zone)}" if row.ended_unknown else ""
+        verb = "was" if known else "is"
         yield (
-            f"To do: {row.group} on {row.cluster} is {row.status}: lag {number(row.lag)}; "
+            f"To do: {row.group} on {row.cluster} {verb} {row.status}{known}: "
+            f"lag {number(row.lag)}; "
             f"time lag {time_lag(row.time_lag_s, row.time_lag_bound)}; "
             f"catch-up: {catch_up(row.catch_up_s, row.catch_up_reason)}; "
             f"loss: {loss(row.loss_in_s, row.loss_reason, lost(row.lost, row.lost_at_most))}"

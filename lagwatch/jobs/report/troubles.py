@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lagwatch.jobs.report.day import Day
-from lagwatch.jobs.report.frames import BAD, GROUP, PARTITION, last_changes, within
+from lagwatch.jobs.report.frames import BAD, GROUP, PARTITION, UNKNOWN, last_changes, within
 
 _STANDING: Final = (
     *("at_ms", "status", "total_lag", "time_lag_s", "time_lag_reason"),
@@ -29,23 +29,29 @@ Transform = Callable[[DataFrame], DataFrame]
 
 
 def standing(day: Day, events: DataFrame) -> Transform:
-    """Rounds of groups → the last of each group that was recorded in the day, if it was bad.
+    """Rounds of groups → the last of each group in the day whose status is known, if it was bad.
 
     Of a group that recovered or was deleted after its last round only `events` know it.
+    `ended_unknown`: it was `UNKNOWN` in all later rounds, which is no recovery.
     """
 
     def transform(rounds: DataFrame) -> DataFrame:
-        changed = events.where(F.col("at_ms") < day.to_ms).transform(last_changes)
+        known_changes = (F.col("at_ms") < day.to_ms) & (F.col("after") != UNKNOWN)
+        changed = events.where(known_changes).transform(last_changes)
+        known_ms = F.when(F.col("status") != UNKNOWN, F.col("at_ms"))
         later = F.col("changed_ms") >= F.col("last.at_ms")
         ended = later & ~F.coalesce(F.col("became").isin(*BAD), F.lit(False))  # noqa: FBT003
         return (
             rounds.where(within("at_ms", day.from_ms, day.to_ms))
             .groupBy(*GROUP)
-            .agg(F.max_by(F.struct(*_STANDING), "at_ms").alias("last"))
+            .agg(
+                F.max_by(F.struct(*_STANDING), known_ms).alias("last"),
+                (F.max("at_ms") > F.max(known_ms)).alias("ended_unknown"),
+            )
             .where(F.col("last.status").isin(*BAD))
             .join(changed, on=list(GROUP), how="left")
             .where(~F.coalesce(ended, F.lit(False)))  # noqa: FBT003 a literal of SQL
-            .select(*GROUP, *(f"last.{name}" for name in _STANDING))
+            .select(*GROUP, *(f"last.{name}" for name in _STANDING), "ended_unknown")
         )
 
     return transform
