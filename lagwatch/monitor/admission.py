@@ -316,7 +316,13 @@ class Admission:
             fell_from[fell[beyond]] = UNKNOWN
         self._live.setbacks.follow(row, fell_from, offset, commit_ms)
         self._live.movements.follow(
-            commits, before, starts, first_ms=self._live.first_ms, pauses_seen=pauses_seen
+            commits,
+            before,
+            starts,
+            first_ms=self._live.first_ms,
+            pauses_seen=pauses_seen,
+            # polls show of it only the last commit; who reads the offsets topic reads all of them
+            unseen_ms=(UNKNOWN, UNKNOWN) if exact_times else self._live.losses.starts.unwatched,
         )
         self._live.losses.look_for_jumps(
             commits,

@@ -169,6 +169,11 @@ class LogStarts:
         self.add(start, finished_ms)
         self._away_ms = finished_ms, _EVER_MS
 
+    @property
+    def unwatched(self) -> tuple[int, int]:
+        """The time between two processes; (-1, -1): there was none before."""
+        return self._away_ms
+
     def is_unwatched(self, at_ms: int) -> bool:
         """Was an instant between two processes?"""
         return self._away_ms[0] <= at_ms < self._away_ms[1]

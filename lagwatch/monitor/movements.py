@@ -86,6 +86,7 @@ class Movements:
         *,
         first_ms: EpochMs,
         pauses_seen: bool = True,
+        unseen_ms: tuple[int, int] = (UNKNOWN, UNKNOWN),
     ) -> None:
         """Learn from commits sorted by row.
 
@@ -95,12 +96,16 @@ class Movements:
             starts: which are the first of their row.
             first_ms: when lagwatch first watched the cluster; -1: not yet.
             pauses_seen: False if there may have been other commits before these.
+            unseen_ms: a time whose commits were not seen, on lagwatch's clock: a pause that
+                it cuts is not learned.
         """
         row, offset, commit_ms = commits.row, commits.offset, commits.commit_ms
         moved = offset != before
         since_ms = self._moved_before(row, commit_ms, starts, moved)
         moves = np.flatnonzero(moved)
-        pause_ms = np.where((since_ms >= 0) & pauses_seen, commit_ms - since_ms, UNKNOWN)
+        skew_ms, (from_ms, until_ms) = self._skew.corrected_ms, unseen_ms
+        cut = (since_ms + skew_ms < until_ms) & (commit_ms + skew_ms > from_ms)
+        pause_ms = np.where((since_ms >= 0) & pauses_seen & ~cut, commit_ms - since_ms, UNKNOWN)
         # whether a short one was spent reading makes no difference to what is usual
         long = moves[pause_ms[moves] > self._pace.step_ms]
         if long.size:

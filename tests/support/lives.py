@@ -458,6 +458,7 @@ class World:
                 commit_ms=column([each.commit_ms for each in made]),
                 order=column([each.order for each in made]),
                 observed_ms=EpochMs(self._now_ms),
+                exact_times=not self._polled,
             )
         )
 
