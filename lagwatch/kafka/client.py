@@ -46,6 +46,9 @@ class AdaptiveTimeout:
 
 
 _EVENT_AGE_S: Final = 10.0
+_EXPLAINS_S: Final = 30.0
+"""An event says for so long why there is no answer: the client library tries to connect every ten
+seconds or so, and no answer clears them."""
 _EVENTS: Final = 2_000
 """Bounds memory; room for what all clients of a broker that is down report in that time."""
 _LISTEN_S: Final = 0.2
@@ -67,8 +70,8 @@ class Events:
         with self._lock:
             self._errors.append((self._clock.monotonic_s(), error))
 
-    def recent(self) -> list[KafkaError]:
-        since_s = self._clock.monotonic_s() - _EVENT_AGE_S
+    def recent(self, age_s: float = _EVENT_AGE_S) -> list[KafkaError]:
+        since_s = self._clock.monotonic_s() - age_s
         with self._lock:
             return [error for at_s, error in self._errors if at_s >= since_s]
 
@@ -181,7 +184,7 @@ class KafkaClients:
     async def explain(self, error: KafkaError, *, doing: str) -> SourceError:
         """Why a request failed; waits a moment for events of the client library."""
         await asyncio.to_thread(self.admin.poll, _LISTEN_S)
-        return self.causes.best(self._events.recent(), error, doing=doing)
+        return self.causes.best(self._events.recent(_EXPLAINS_S), error, doing=doing)
 
     async def listen(self) -> None:
         """Let the client library report its events; needed about once a second.

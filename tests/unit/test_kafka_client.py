@@ -4,7 +4,7 @@ import asyncio
 from concurrent.futures import Future
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from lagwatch.clock import SystemClock
@@ -12,6 +12,7 @@ from lagwatch.config import ClusterSettings
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
 from lagwatch.kafka.client import KafkaClients, kafka_error
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -53,3 +54,30 @@ def test_an_answer_keeps_the_client(clients) -> None:
 
     assert asyncio.run(clients.ask(lambda _: answer, timeout_s=5)) == 42
     assert clients.admin is first
+
+
+class _LaterClock(SystemClock):
+    """Its monotonic time is put forward as a test wants it."""
+
+    ahead_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return super().monotonic_s() + self.ahead_s
+
+
+def test_a_refused_connection_explains_silence_until_the_next_one_is_tried() -> None:
+    clock, minute_ms = _LaterClock(), 60_000
+    rarely = {"reconnect.backoff.ms": minute_ms, "reconnect.backoff.max.ms": minute_ms}
+    clients = KafkaClients("here", ClusterSettings(bootstrap="127.0.0.1:1", client=rarely), clock)
+
+    def reason() -> str:
+        silence = KafkaError(codes.TIMED_OUT)
+        return str(asyncio.run(clients.explain(silence, doing="listing topics")))
+
+    eventually(lambda: "connection refused" in reason(), "the first attempt fails")
+    clock.ahead_s = 20.0
+    before = reason()
+    clock.ahead_s = 40.0
+
+    assert "connection refused" in before
+    assert "no answer" in reason()

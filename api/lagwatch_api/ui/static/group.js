@@ -231,7 +231,7 @@ export class Group {
       ["Type", answer.info?.type ?? "unknown"],
       ["Assignor", answer.info?.assignor || "none"],
       ["Windows full", `${Math.round(answer.complete * 100)} %`],
-      ["Judged", instant(answer.at_ms)],
+      answer.stale ? ["Data of", instant(answer.at_ms - answer.data_age_s * 1000)] : ["Judged", instant(answer.at_ms)],
     ]);
   }
 
