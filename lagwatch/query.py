@@ -486,6 +486,7 @@ def _outlooks(
     rows, group = rows[committed], group[committed]
     at, lag = columns.at[rows], columns.readable_lag[rows]
     windows = window_columns(moment.windows).take(columns.window[rows])
+    still = np.isin(columns.status[rows], (PartitionStatus.STOP, PartitionStatus.STALL))
     unread = around.facts.membership[columns.window[rows]] == Membership.EMPTY
     empty = np.flatnonzero(unread)
     few = windows.take(empty)
@@ -497,7 +498,7 @@ def _outlooks(
         moment.history,
         now_ms=around.asked_ms,
         skew_ms=around.skew_ms,
-        stopped=(columns.status[rows] == PartitionStatus.STOP) | unread,
+        stopped=still | unread,
         caught_up=lag == 0,
     )
     # how much they read of what they passed is not known
@@ -505,7 +506,7 @@ def _outlooks(
     unsure |= (
         (measured.consumed_per_s == 0)
         & (lag != 0)
-        & (columns.status[rows] != PartitionStatus.STOP)
+        & ~still
         & _wait_for_kafka(around, columns.window[rows], at, windows, unread)
     )
     if unsure.any():

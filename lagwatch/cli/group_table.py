@@ -189,7 +189,8 @@ def _below(line: Line, width: int, below: frozenset[str]) -> Sequence[str]:
     if "CAUSE" in below:
         said += losses(line)
         if cause:
-            title = "cause: " if line.cause else "rule: " if line.rule else ""
+            has_rule = line.rule and line.status != "OK"
+            title = "cause: " if line.cause else "rule: " if has_rule else ""
             said += [title + cause]
     if cause and below & _GOING:
         said += outlook(line)
@@ -261,7 +262,8 @@ def _whole(line: Line) -> str:
 
 def _named(title: str, lines: Sequence[Line]) -> str:
     """The title as it is shown: where causes were not looked for, their column has the rule."""
-    return title if title != "CAUSE" or any(line.cause for line in lines) else "RULE"
+    rules = [line for line in lines if line.status != "OK"]
+    return "RULE" if title == "CAUSE" and rules and not any(line.cause for line in rules) else title
 
 
 def _make_room(widths: dict[str, int], width: int) -> None:

@@ -143,12 +143,13 @@ def _line(group: GroupView) -> Line:
         lost=group.lost,
         lost_at_most=group.lost_at_most,
         unknown_because=group.unknown_because,
+        cause=group.cause,
+        incident="open" if group.trouble_since_ms is not None else "",
     )
     if group.stale:
         return line
     return replace(
         line,
-        cause=group.cause,
         consumed_per_s=group.consumed_per_s,
         lag_trend_per_s=group.lag_trend_per_s,
         catch_up_s=group.catch_up_s,

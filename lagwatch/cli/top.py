@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import select
 import sys
 import threading
@@ -226,6 +227,10 @@ _NAMED: Final = {
     b"\x04": "quit",
     b"\x11": "quit",
 }
+_PRESSED: Final = re.compile(
+    rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO[A-Za-z]|\x1b[^\x1b]|[\x00-\x1f\x7f]|[^\x00-\x1f\x7f]+"
+)
+"""Several keys may come in one read: sequences, control characters, and text between them."""
 _AT_ONCE: Final = 1024
 
 
@@ -246,15 +251,16 @@ class Keyboard:
 
 def keys(read: bytes) -> list[str]:
     """The keys behind the bytes of a terminal; sequences that mean nothing here are dropped."""
-    if read in _NAMED:
-        return [_NAMED[read]]
-    if read.startswith(b"\x1b"):
+    return [key for part in _PRESSED.findall(read) for key in _keys_of(part)]
+
+
+def _keys_of(part: bytes) -> list[str]:
+    """The key of a sequence or a control character, or the characters of a text."""
+    if part in _NAMED:
+        return [_NAMED[part]]
+    if part.startswith(b"\x1b"):
         return []
-    return [
-        _NAMED.get(character.encode(), character)
-        for character in read.decode(errors="ignore")
-        if character.isprintable() or character.encode() in _NAMED
-    ]
+    return [character for character in part.decode(errors="ignore") if character.isprintable()]
 
 
 @contextmanager

@@ -175,18 +175,18 @@ def _with_incident(line: Line, its: OpenIncident) -> Line:
 def _with(line: Line, found: Found | None) -> Line:
     if found is None:
         return line
-    # a loss stays one, and what is unknown stays unknown, however old the data are
+    # a loss stays one, a cause the last one known, and what is unknown so, however old the data are
     line = replace(
         line,
         lost=found.lost,
         lost_at_most=found.lost_at_most,
         unknown_because=found.unknown_because if is_unknown(line) else "",
+        cause=found.cause if line.status in BAD else "",
     )
     if line.stale:
         return line
     return replace(
         line,
-        cause=found.cause if line.status in BAD else "",
         consumed_per_s=found.consumed_per_s,
         lag_trend_per_s=found.lag_trend_per_s,
         catch_up_s=found.catch_up_s,

@@ -716,6 +716,40 @@ class TestTenThousandGroups:
         assert any(text.startswith("team-5 · 271 groups") for text in closed)
         assert browser.barriers() == []
 
+    def test_on_a_phone_a_heading_shows_its_counts_whole(self, browser: Browser, url: str) -> None:
+        browser.look(390, 844, "light")
+        open_fleet(browser, f"{url}?view=team")
+        eventually(
+            lambda: any("100 in trouble" in text for text in browser.texts(".heading")), "teams"
+        )
+
+        cut = "return [...document.querySelectorAll('.heading')].filter((each) => each.offsetWidth"
+        cut += " && (each.scrollWidth > each.clientWidth || each.scrollHeight > each.clientHeight))"
+        cut_off = browser.run(cut + ".map((each) => each.textContent)")
+        browser.look(1280, 800, "light")
+
+        assert cut_off == []
+
+    def test_a_curve_of_one_sample_is_a_point(self, browser: Browser, url: str) -> None:
+        browser.open(url)
+        drawn = (
+            "const { Chart } = await import('/ui/charts.js');"
+            "const box = document.body.appendChild(document.createElement('div'));"
+            "box.style.cssText = 'position:fixed;inset:0;width:600px;height:300px';"
+            "const chart = new Chart(box, [{ label: 'lag', colour: '--link', scale: 'count' }]);"
+            "chart.show(given[0]); await new Promise((done) => setTimeout(done, 300));"
+            "const canvas = box.querySelector('canvas'), { width, height } = canvas;"
+            "const { data } = canvas.getContext('2d').getImageData(0, 0, width, height);"
+            "box.remove(); let blue = 0;"
+            "for (let at = 0; at < data.length; at += 4)"
+            " if (data[at + 3] > 200 && data[at + 2] > data[at] + 60) blue += 1;"
+            "return blue;"
+        )
+
+        alone, none = (browser.run(drawn, [[1_800_000_000], [lag]]) for lag in (5, None))
+
+        assert alone > none
+
     def test_by_topic_groups_are_found_that_do_not_bear_its_name(
         self, browser: Browser, url: str
     ) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lagwatch.core.model import Rule, RuleSet, TimeLagReason
+from lagwatch.core.model import PartitionStatus, Rule, RuleSet, TimeLagReason
 from lagwatch.core.rules import row_of, sentence
 from tests.support.lives import Life, World, broken, live, lives
 
@@ -184,6 +184,31 @@ def test_a_silence_from_before_the_first_poll_is_not_measured_by_it(
     assert broken(life, shown) == []
     row = row_of(RuleSet.LAGWATCH, Rule.SILENT_BEFORE_START)
     assert sentence(row, shown[-1].verdict.evidence).startswith(said)
+
+
+def test_a_stalled_group_is_known_to_read_nothing_right_after_kafka_came_back() -> None:
+    """A poll never sees another commit of it, so its rates would stay unknown."""
+    (life,) = lives(
+        "A consumer hangs; Kafka goes away, and comes back.\n"
+        "with commits=polled\n"
+        "0s members hold\n"
+        "0s..30m/5s append 250\n"
+        "0s..2m/5s commit end\n"
+        "20m kafka away\n"
+        "21m kafka back\n"
+    )
+    world = World(life.settings)
+    seen = []
+    for at_s in range(0, 23 * 60, life.round_s):
+        for line in life.actions:
+            if at_s in line.at_s:
+                world.act(line, at_s=at_s)
+        verdicts = world.round(at_s)
+        seen += [(each.status, world.outlook.whole) for each in verdicts.values() if at_s > 1265]
+
+    assert {status for status, _ in seen} == {PartitionStatus.STALL}
+    assert {whole.consumed_per_s for _, whole in seen} == {0}
+    assert {whole.catch_up_reason.value for _, whole in seen} == {"not_moving"}
 
 
 @pytest.mark.parametrize(

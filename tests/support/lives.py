@@ -46,6 +46,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from lagwatch.core.forecast import GroupOutlook
 from lagwatch.core.model import EpochMs, GroupInfo, Member, PartitionVerdict
 from lagwatch.errors import NotFoundError
 from lagwatch.monitor import ClusterMonitor
@@ -359,6 +360,11 @@ class World:
         except NotFoundError:
             return {}
         return {each.partition: each for each in verdict.partitions if each.topic == TOPIC}
+
+    @property
+    def outlook(self) -> GroupOutlook:
+        """How fast the group reads, and where that leads."""
+        return self._queries.outlook("here", GROUP)
 
     @property
     def stale(self) -> bool:

@@ -395,6 +395,20 @@ class TestOutput:
 
         assert "/s" not in captured.get()
 
+    def test_a_list_keeps_causes_while_data_are_old_and_names_open_incidents(self) -> None:
+        source = LocalSource(queries(replace(WARN, stale=True), OK))
+        bad, fine = (source.group("c1", each.group, show_all=True) for each in (WARN, OK))
+        screen = Console(width=200, color_system=None)
+
+        with screen.capture() as captured:
+            views = [replace(bad, cause="all slow"), replace(fine, trouble_since_ms=NOW_MS)]
+            draw_groups(screen, views)
+
+        text = captured.get()
+        assert ("CAUSE" in text, "RULE" in text) == (True, False)
+        assert "all slow" in text
+        assert "open incident" in text
+
     def test_old_data_say_as_of_when_they_are(self) -> None:
         fresh = LocalSource(queries(OK)).group("c1", OK.group, show_all=True)
         at_ms = NOW_MS - 120_000

@@ -17,6 +17,9 @@ const DURATIONS = [
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
+/** Is one value of a curve in sight? It is drawn as a point then: a line needs two. */
+const isAlone = (plot, curve, first, last) => plot.data[curve].slice(first, last + 1).filter((value) => value !== null && value !== undefined).length === 1;
+
 export class Chart {
   #box;
   #series;
@@ -81,7 +84,7 @@ export class Chart {
           width: 2,
           dash: curve.dash,
           paths: curve.stepped ? uPlot.paths.stepped({ align: 1 }) : undefined,
-          points: { show: curve.points, fill: colour("--card") },
+          points: { show: curve.points || isAlone, fill: colour("--card") },
           value: (_, value) => (value === null ? "–" : curve.scale === "seconds" ? duration(value) : number(value)),
         })),
       ],

@@ -25,6 +25,7 @@ const HEIGHT = 36; // px of a row
 /** On a phone; until a row is drawn. Causes wrap, so each row has its own height. */
 const NARROW_HEIGHT = { good: 60, bad: 104 };
 const SUBSCRIPTIONS_EVERY_MS = 60_000;
+const SOON_MS = 2_500; // where groups are listed of which it is not known what they read
 const narrow = matchMedia("(max-width: 720px)");
 
 /** A group of which nothing is known any more but its open incident: its cluster was not seen since lagwatch started. */
@@ -51,6 +52,8 @@ export class Fleet {
   #folded = { of: "", headings: new Set() }; // during a search all others are open: what it finds shall be seen
   #subscriptions = new Map(); // cluster → { group: { topics, clients, teams } }
   #subscribedAt = -Infinity;
+  #againMs = SUBSCRIPTIONS_EVERY_MS;
+  #later = 0;
   #pool = [];
   #measured = new Map(); // key → height on a phone
   #tops = [0]; // px from the top of each line, and the end of the last; on a phone only
@@ -190,8 +193,14 @@ export class Fleet {
   // what groups read is asked for only where it is needed
 
   async #subscribe() {
-    if (performance.now() - this.#subscribedAt < SUBSCRIPTIONS_EVERY_MS || !this.#live.clusters.size) return;
+    if (this.#allDescribed()) this.#againMs = SUBSCRIPTIONS_EVERY_MS;
+    else if (this.#againMs === SUBSCRIPTIONS_EVERY_MS) this.#againMs = SOON_MS;
+    clearTimeout(this.#later);
+    const left = this.#subscribedAt + this.#againMs - performance.now();
+    if (left > 0) this.#later = setTimeout(() => $("fleet").hidden || this.show(), left);
+    if (left > 0 || !this.#all.length) return;
     this.#subscribedAt = performance.now();
+    this.#againMs = Math.min(2 * this.#againMs, SUBSCRIPTIONS_EVERY_MS - 1); // some are never described
     for (const cluster of this.#live.clusters.keys()) {
       try {
         const answer = await ask(`api/v1/clusters/${encodeURIComponent(cluster)}/subscriptions`);
@@ -202,6 +211,11 @@ export class Fleet {
     }
     this.#describe();
     this.show();
+  }
+
+  /** Is it known of every group that is listed what it reads? Not of new ones, nor while a server starts. */
+  #allDescribed() {
+    return this.#all.every((entry) => this.#subscriptions.get(entry.cluster)?.[entry.group]);
   }
 
   /** Add to the rows what they read, so that it can be searched and arranged by. */
