@@ -1,7 +1,7 @@
 """Times in which a cluster was not recorded, kept on disk until their events are in the spool.
 
-A gap becomes two events when it ends: `dropped` at its first instant and `resumed` at its end. The
-end is saved before the events: after a kill they are written again with the same instants, and so
+A gap becomes two events when it ends: `dropped` (or `failed`) at its first instant and `resumed` at
+its end. The end is saved before the events: after a kill they are written again with the same instants, and so
 remain one record each.
 """
 
@@ -32,6 +32,8 @@ class Pause:
     reason: str
     to_ms: int | None = None
     """The first round that was recorded again; None while it lasts."""
+    word: str = "dropped"
+    """The event at its beginning: data were stale, or else `failed`: they could not be written."""
 
 
 class Pauses:
@@ -74,7 +76,7 @@ def events(gaps: Sequence[Pause]) -> list[Records]:
     rows = [
         event(gap.cluster, at_ms, EventName.RECORDING, after=word, detail=gap.reason)
         for gap in gaps
-        for at_ms, word in ((gap.from_ms, "dropped"), (gap.to_ms, "resumed"))
+        for at_ms, word in ((gap.from_ms, gap.word), (gap.to_ms, "resumed"))
         if at_ms is not None
     ]
     return [from_rows(Kind.EVENTS, rows)] if rows else []
@@ -96,4 +98,5 @@ def _gap(entry: Mapping[str, object]) -> Pause:
         from_ms=int(str(entry["from_ms"])),
         reason=str(entry["reason"]),
         to_ms=None if to_ms is None else int(str(to_ms)),
+        word=str(entry.get("word", "dropped")),
     )

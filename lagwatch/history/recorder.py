@@ -94,6 +94,8 @@ class _Cluster:
     """The last capture whose changes are written."""
     gaps: list[Pause] = field(default_factory=list)
     """Gaps that ended and whose events are not written yet."""
+    failed: Pause | None = None
+    """Rounds that could not be written, up to now."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -346,7 +348,8 @@ class Recorder:
         snapshot = job.capture.snapshot
         state = self._cluster(snapshot.cluster)
         self._end_gaps(state, job)
-        found = [*events_of_pauses(state.gaps), *self._changes(state, job)]
+        gaps = [*state.gaps, *_over(state, job)]
+        found = [*events_of_pauses(gaps), *self._changes(state, job)]
         records: Iterable[Records] = (part for part in found if part.size)
         rows, unchanged = sum(part.size for part in found), 0
         if job.round_ms is not None:
@@ -357,7 +360,16 @@ class Recorder:
         series = state.series if job.round_ms is not None else ""
         if rows and not self._append(records, rows, series=series):
             state.thinner.reset()
+            if state.failed is None and job.round_ms is not None:
+                state.failed = Pause(
+                    cluster=snapshot.cluster,
+                    from_ms=job.round_ms,
+                    reason=self.problem,
+                    word="failed",
+                )
             return
+        if job.round_ms is not None:
+            state.failed = None
         if state.gaps:
             self._gaps.drop(state.gaps)
             state.gaps = []
@@ -449,6 +461,13 @@ def _not_kept(error: Exception) -> HistoryError:
 def series_of(cluster: str) -> str:
     """The name of a cluster's rounds in the names of files."""
     return hashlib.blake2b(cluster.encode("utf-8", "replace"), digest_size=6).hexdigest()
+
+
+def _over(state: _Cluster, job: _Job) -> list[Pause]:
+    """The rounds that could not be written, if this one can be."""
+    if state.failed is None or job.round_ms is None:
+        return []
+    return [ended(state.failed, job.round_ms)]
 
 
 def _rows(job: _Job) -> int:

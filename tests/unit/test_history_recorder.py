@@ -288,6 +288,11 @@ def test_a_full_disk_costs_rounds_says_so_and_the_next_one_is_whole(
     assert recording.problem == ""
     assert recording.counts.dropped["disk_full"] > 0
     assert [(row["unchanged"], row["previous_ms"]) for row in last] == [(0, None)] * 2
+    gap = [row for row in spool.rows(Kind.EVENTS) if row["event"] == "recording"]
+    assert [(row["after"], row["at_ms"], row["detail"]) for row in gap[1:]] == [
+        ("failed", NOON_MS + 30_000, "full"),
+        ("resumed", NOON_MS + 60_000, "full"),
+    ]
 
 
 def test_a_change_that_could_not_be_written_is_reported_later(lagging: Live, spool: Kept) -> None:

@@ -110,10 +110,10 @@ class EventName(StrEnum):
     """A topic that the group reads has `after` partitions instead of `before`."""
     DEPLOYMENT = "deployment"
     RECORDING = "recording"
-    """The recorder itself: `after` is `started`, `stopped`, `dropped` or `resumed`.
+    """The recorder itself: `after` is `started`, `stopped`, `dropped`, `failed` or `resumed`.
 
-    From `dropped` to `resumed` nothing was recorded, because the data were stale; `detail` of both
-    is the reason.
+    From `dropped` to `resumed` nothing was recorded, because the data were stale; from `failed`,
+    because rows could not be written, as on a full disk. `detail` of both is the reason.
 
     Also `backfilled`: what was filled afterwards from `at_ms` on; `detail` is JSON and says what
     could not be.
