@@ -1,8 +1,8 @@
 """Times in which a cluster was not recorded, kept on disk until their events are in the spool.
 
 A gap becomes two events when it ends: `dropped` (or `failed`) at its first instant and `resumed` at
-its end. The end is saved before the events: after a kill they are written again with the same instants, and so
-remain one record each.
+its end. The end is saved before the events: after a kill they are written again with the same
+instants, and so remain one record each.
 """
 
 import json
