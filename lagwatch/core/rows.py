@@ -1084,7 +1084,7 @@ class Rows:
         polled = self.commit_fact("polled") == 1
         on: Bools = np.where(polled, self.membership == Membership.HELD, seen)
         stalled = self.around.pace.stalled[self.row]
-        repeats = (polled == 0) & (self.commit_ms > self.around.pace.moved_ms[self.row])
+        repeats = self.overdue & ~polled & (self.commit_ms > self.around.pace.moved_ms[self.row])
         if not (stalled | repeats).any():
             return on
         # while Kafka or lagwatch is away nothing gets worse, nor before members can have come back
