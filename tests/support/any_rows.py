@@ -143,7 +143,7 @@ class _Drawn:
         return RowFacts(
             membership=self._of(*Membership).astype(np.int8),
             left_ms=self._instant(UNKNOWN, UNKNOWN, 30, 100),
-            visited_ms=self._instant(UNKNOWN, UNKNOWN, 30, 400),
+            visited_ms=np.where(self._yes(0.1), self._instant(30, 400), UNKNOWN),
             mirrored=self._yes(0.2),
             read_committed=self._yes(0.3),
             rewound_from=np.where(back, committed + self._of(20, -20), UNKNOWN),
