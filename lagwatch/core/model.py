@@ -432,6 +432,11 @@ class GroupInfo:
     members: tuple[Member, ...]
 
     @property
+    def empty(self) -> bool:
+        """True if Kafka says that it has no members; False also where it could not be asked."""
+        return self.state == EMPTY and not self.members
+
+    @property
     def member_count(self) -> int | None:
         """None where the group could not be described."""
         return len(self.members) if self.members or self.state != "Unknown" else None

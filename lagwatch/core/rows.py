@@ -898,7 +898,8 @@ class Rows:
 
         Members                    Limit
         hold the partition         `_limit_with_members_ms`
-        left a moment ago          until they count as gone, if that is sooner, and at least as
+        left a moment ago          the same, or that of none from when they count as gone, which
+                                   is at most two and a half minutes later, if it is sooner
         none, or unknown
           a job between two runs   `_limit_of_job_ms`
           any other group          `_limit_without_members_ms`

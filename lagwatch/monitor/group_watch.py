@@ -135,7 +135,7 @@ class GroupWatch:
     def groups(self, report: GroupsSeen, now_ms: EpochMs) -> None:
         """Compare with what was described before."""
         counted = report.rebalances or {}
-        empty = {info.group for info in report.groups if info.state == EMPTY and not info.members}
+        visited = report.visited
         self._sees_rebalances = report.rebalances is not None
         if self._began_ms < 0:
             self._began_ms = now_ms
@@ -146,8 +146,7 @@ class GroupWatch:
                 known.empty_ms = now_ms  # members came meanwhile, and may have set its offsets
                 known.moved.clear()
             if number:
-                # members came, and have gone again
-                after = EMPTY if group in empty - report.emptied else ""
+                after = EMPTY if group in visited else ""
                 self._add(
                     now_ms, group, EventName.REBALANCE, after=after, count=number, to_record=False
                 )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.evaluate import Layout
-from lagwatch.core.model import EMPTY, UNKNOWN, GroupInfo, Member, Membership
+from lagwatch.core.model import UNKNOWN, GroupInfo, Member, Membership
 from lagwatch.core.snapshot import TopicColumns
 from lagwatch.core.turns import NOBODY
 from lagwatch.monitor.rows import Identity, position
@@ -165,8 +165,9 @@ class Groups:
         if report.complete:
             for name in self.info.keys() - names:
                 self.drop(name)
+        visited = report.visited
         for info in report.groups:
-            self._note_visit(info, report, now_ms)
+            self._note_visit(info, now_ms, visited=info.group in visited)
             if self.info.get(info.group) == info:
                 continue
             self.info[info.group] = info
@@ -186,13 +187,11 @@ class Groups:
             # 0: members came or went before the start; it is not known how often
             self.rebalances.update({g: number for g, number in report.rebalances.items() if number})
 
-    def _note_visit(self, info: GroupInfo, report: GroupsSeen, now_ms: int) -> None:
+    def _note_visit(self, info: GroupInfo, now_ms: int, *, visited: bool) -> None:
         """Note that members came and are gone again, also if no look saw them."""
-        if info.members or info.state != EMPTY:
-            return
         before = self.info.get(info.group)
-        came = info.group not in report.emptied and (report.rebalances or {}).get(info.group, 0) > 0
-        if came or (before is not None and before.members):
+        seen = info.empty and before is not None and bool(before.members)
+        if visited or seen:
             self._visits.setdefault(info.group, deque(maxlen=VISITS)).append(now_ms)
             self._dirty.add(info.group)
 

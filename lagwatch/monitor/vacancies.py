@@ -62,9 +62,8 @@ class Vacancies:
         for info in report.groups:
             self._note_assignor(info)
             known = self._of.get(info.group)
-            empty = info.state == "Empty" and not info.members
             rebalancing = info.state in _REBALANCING and info.group in self._eager
-            vacant = empty or rebalancing
+            vacant = info.empty or rebalancing
             if known is not None and known.until_ms < 0 and (not vacant or info.group in came):
                 # records are read at once; without records only looks show a new member
                 known.recorded &= recorded

@@ -158,6 +158,13 @@ class GroupsSeen:
     emptied: frozenset[str] = frozenset()
     """Those of `rebalances` to which no member came: the last one left."""
 
+    @property
+    def visited(self) -> frozenset[str]:
+        """Groups to which members came since the last report, and which have none again."""
+        counted = self.rebalances or {}
+        came = {name for name, number in counted.items() if number} - self.emptied
+        return frozenset(info.group for info in self.groups if info.group in came and info.empty)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topics:

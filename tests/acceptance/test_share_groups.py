@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
-from lagwatch.clock import SystemClock
 from lagwatch.kafka.client import KafkaClients
 from lagwatch.kafka.embedded import EmbeddedKafka
 from lagwatch.kafka.groups import KafkaGroups
@@ -24,6 +23,7 @@ from tests.support.collecting import Seen, collecting, settings
 from tests.support.kafka import ANSWER_TIMEOUT_S, create_topic, produce, unique
 from tests.support.rights import Rights
 from tests.support.share import ShareGroups, share_groups
+from tests.support.step_clock import LaterClock
 from tests.support.streams import StreamsMember
 from tests.support.waiting import eventually
 from tests.support.watched import MODES, Watched, watching
@@ -181,15 +181,6 @@ def test_a_streams_group_has_state_and_members(scene: Scene) -> None:
         assert info(watched, group)[1] in {"Assigning", "Reconciling", "Stable", "NotReady"}
 
 
-class _LaterClock(SystemClock):
-    """Its monotonic time is put forward as a test wants it."""
-
-    ahead_s = 0.0
-
-    def monotonic_s(self) -> float:
-        return super().monotonic_s() + self.ahead_s
-
-
 @pytest.mark.filterwarnings("ignore:list_groups:DeprecationWarning")
 def test_share_groups_are_listed_half_a_minute_after_a_broker_that_was_silent_is_back(
     scene: Scene,
@@ -198,7 +189,7 @@ def test_share_groups_are_listed_half_a_minute_after_a_broker_that_was_silent_is
     produce(scene.kafka, topic, 5)
     member = scene.shares.member(group, topic)
     member.take_some()
-    clock = _LaterClock()
+    clock = LaterClock()
     groups = KafkaGroups(KafkaClients("here", settings(scene.kafka), clock))
     (pid,) = scene.kafka.pids
     os.kill(pid, signal.SIGSTOP)

@@ -6,7 +6,7 @@ import pytest
 
 from lagwatch.core.model import PartitionStatus, Rule, RuleSet, TimeLagReason
 from lagwatch.core.rules import row_of, sentence
-from tests.support.lives import Life, World, broken, live, lives
+from tests.support.lives import Life, broken, live, lives, played
 
 LIVES = tuple(lives((Path(__file__).parent / "lives.txt").read_text(encoding="utf-8")))
 _MANY_ROUNDS = 2500
@@ -144,12 +144,7 @@ def test_a_partition_held_and_never_committed_leaves_the_time_lag_open(
         "0s..2m/5s append 10\n"
         "0s..2m/5s commit end\n"
     )
-    world = World(life.settings)
-    for at_s in range(0, 121, 5):
-        for line in life.actions:
-            if at_s in line.at_s:
-                world.act(line, at_s=at_s)
-        world.round(at_s)
+    *_, (_, world, _) = played(life)
 
     assert world.monitor.snapshot is not None
     (found,) = world.monitor.snapshot.group.time_lag_reason.tolist()
@@ -192,19 +187,17 @@ def test_a_stalled_group_is_known_to_read_nothing_right_after_kafka_came_back() 
         "A consumer hangs; Kafka goes away, and comes back.\n"
         "with commits=polled\n"
         "0s members hold\n"
-        "0s..30m/5s append 250\n"
+        "0s..23m/5s append 250\n"
         "0s..2m/5s commit end\n"
         "20m kafka away\n"
         "21m kafka back\n"
     )
-    world = World(life.settings)
-    seen = []
-    for at_s in range(0, 23 * 60, life.round_s):
-        for line in life.actions:
-            if at_s in line.at_s:
-                world.act(line, at_s=at_s)
-        verdicts = world.round(at_s)
-        seen += [(each.status, world.outlook.whole) for each in verdicts.values() if at_s > 1265]
+    seen = [
+        (each.status, world.outlook.whole)
+        for at_s, world, verdicts in played(life)
+        for each in verdicts.values()
+        if at_s > 1265
+    ]
 
     assert {status for status, _ in seen} == {PartitionStatus.STALL}
     assert {whole.consumed_per_s for _, whole in seen} == {0}

@@ -176,24 +176,28 @@ class Shown:
         return self.verdict.status.name, self.verdict.rule.word
 
 
-def live(life: Life) -> list[Shown]:
-    """Play a life; what was said in each round."""
+def played(life: Life) -> Iterator[tuple[int, "World", Mapping[int, PartitionVerdict]]]:
+    """Play a life: after each round its second, the world, and the verdicts by partition."""
     world = World(life.settings)
     events = sorted(
         ((at_s, number, line) for number, line in enumerate(life.actions) for at_s in line.at_s),
         key=lambda event: event[:2],
     )
-    shown, place = [], 0
+    place = 0
     for at_s in range(0, life.seconds + life.round_s, life.round_s):
         while place < len(events) and events[place][0] <= at_s:
             world.act(events[place][2], at_s=events[place][0])
             place += 1
-        verdicts = world.round(at_s)
-        shown += [
-            Shown(at_s=at_s, partition=number, verdict=verdict, stale=world.stale)
-            for number, verdict in verdicts.items()
-        ]
-    return shown
+        yield at_s, world, world.round(at_s)
+
+
+def live(life: Life) -> list[Shown]:
+    """Play a life; what was said in each round."""
+    return [
+        Shown(at_s=at_s, partition=number, verdict=verdict, stale=world.stale)
+        for at_s, world, verdicts in played(life)
+        for number, verdict in verdicts.items()
+    ]
 
 
 def broken(life: Life, shown: Iterable[Shown]) -> list[str]:

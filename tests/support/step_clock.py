@@ -1,7 +1,8 @@
-"""A clock for pure tests: time passes as the test says."""
+"""Clocks whose time passes as a test says."""
 
 import asyncio
 
+from lagwatch.clock import SystemClock
 from lagwatch.core.model import EpochMs
 
 
@@ -23,3 +24,12 @@ class StepClock:
 
     def pass_s(self, seconds: float) -> None:
         self._at_s += seconds
+
+
+class LaterClock(SystemClock):
+    """The machine's clock; its monotonic time is put forward as a test wants it."""
+
+    ahead_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return super().monotonic_s() + self.ahead_s

@@ -12,6 +12,7 @@ from lagwatch.config import ClusterSettings
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
 from lagwatch.kafka.client import KafkaClients, kafka_error
+from tests.support.step_clock import LaterClock
 from tests.support.waiting import eventually
 
 
@@ -56,17 +57,8 @@ def test_an_answer_keeps_the_client(clients) -> None:
     assert clients.admin is first
 
 
-class _LaterClock(SystemClock):
-    """Its monotonic time is put forward as a test wants it."""
-
-    ahead_s = 0.0
-
-    def monotonic_s(self) -> float:
-        return super().monotonic_s() + self.ahead_s
-
-
 def test_a_refused_connection_explains_silence_until_the_next_one_is_tried() -> None:
-    clock, minute_ms = _LaterClock(), 60_000
+    clock, minute_ms = LaterClock(), 60_000
     rarely = {"reconnect.backoff.ms": minute_ms, "reconnect.backoff.max.ms": minute_ms}
     clients = KafkaClients("here", ClusterSettings(bootstrap="127.0.0.1:1", client=rarely), clock)
 

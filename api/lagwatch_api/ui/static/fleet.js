@@ -54,6 +54,7 @@ export class Fleet {
   #subscribedAt = -Infinity;
   #againMs = SUBSCRIPTIONS_EVERY_MS;
   #later = 0;
+  #undescribed = 0; // groups of which it is not known what they read
   #pool = [];
   #measured = new Map(); // key → height on a phone
   #tops = [0]; // px from the top of each line, and the end of the last; on a phone only
@@ -193,14 +194,12 @@ export class Fleet {
   // what groups read is asked for only where it is needed
 
   async #subscribe() {
-    if (this.#allDescribed()) this.#againMs = SUBSCRIPTIONS_EVERY_MS;
-    else if (this.#againMs === SUBSCRIPTIONS_EVERY_MS) this.#againMs = SOON_MS;
     clearTimeout(this.#later);
     const left = this.#subscribedAt + this.#againMs - performance.now();
     if (left > 0) this.#later = setTimeout(() => $("fleet").hidden || this.show(), left);
     if (left > 0 || !this.#all.length) return;
     this.#subscribedAt = performance.now();
-    this.#againMs = Math.min(2 * this.#againMs, SUBSCRIPTIONS_EVERY_MS - 1); // some are never described
+    this.#againMs = Math.min(2 * this.#againMs, SUBSCRIPTIONS_EVERY_MS); // some groups are never described
     for (const cluster of this.#live.clusters.keys()) {
       try {
         const answer = await ask(`api/v1/clusters/${encodeURIComponent(cluster)}/subscriptions`);
@@ -213,21 +212,23 @@ export class Fleet {
     this.show();
   }
 
-  /** Is it known of every group that is listed what it reads? Not of new ones, nor while a server starts. */
-  #allDescribed() {
-    return this.#all.every((entry) => this.#subscriptions.get(entry.cluster)?.[entry.group]);
-  }
-
   /** Add to the rows what they read, so that it can be searched and arranged by. */
   #describe() {
+    const before = this.#undescribed;
+    this.#undescribed = 0;
     for (const entry of this.#all) {
       const known = this.#subscriptions.get(entry.cluster)?.[entry.group];
-      if (!known) continue;
+      if (!known) {
+        this.#undescribed += 1;
+        continue;
+      }
       entry.topics = known.topics;
       entry.clients = known.clients;
       entry.teams = known.teams;
       entry.find = [entry.group, entry.cluster, ...known.topics, ...known.clients, ...known.teams].join("\n").toLowerCase();
     }
+    if (!this.#undescribed) this.#againMs = SUBSCRIPTIONS_EVERY_MS;
+    else if (!before) this.#againMs = SOON_MS; // groups are new, or a server starts
   }
 
   /** Headings for clusters of which nothing is known, so that nobody takes them for well. */
