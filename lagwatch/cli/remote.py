@@ -9,7 +9,8 @@ import os
 import socket
 import ssl
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,12 +23,13 @@ from lagwatch.cli.views import (
     NO_STATE,
     Found,
     GroupView,
+    OpenIncident,
     PartitionView,
     ReadinessView,
     readiness,
     worst_of,
 )
-from lagwatch.core.words import spoken
+from lagwatch.core.words import printable, spoken
 from lagwatch.errors import NotFoundError, SourceError
 
 _SCHEMES: Final = ("http", "https")
@@ -37,6 +39,8 @@ _ASKED_AT_ONCE: Final = 50
 _AT_MOST: Final = "upper_bound"
 _FEW: Final = 500
 """Of a cluster with more groups only those in trouble are asked for speeds."""
+_INCIDENTS: Final = "/api/v1/alerts/incidents?state=open&limit=1000"
+_MOST_PAGES: Final = 50
 
 # JSON of others: its values are of any type; a wrong one is a SourceError of kind `protocol`.
 _Json = Mapping[str, Any]
@@ -113,6 +117,7 @@ class RemoteSource:
             "trouble_since_at_least": answer.get("trouble_since_at_least") is True,
             "lost": answer.get("lost", 0),
             "lost_at_most": answer.get("lost_is") == _AT_MOST,
+            "handled": self._handled(cluster, group),
         }
 
     @cached_property
@@ -131,8 +136,17 @@ class RemoteSource:
                 found[cluster["cluster"], group] = {
                     **{name: cells.get(name) for name in wanted},
                     **(asdict(beside[group]) if group in beside else {}),
+                    "handled": self._handled(cluster["cluster"], group),
                 }
         return found
+
+    def _handled(self, cluster: str, group: str) -> str:
+        incident = self._incidents_once.get((cluster, group))
+        return incident.handled if incident else ""
+
+    @cached_property
+    def _incidents_once(self) -> Mapping[tuple[str, str], OpenIncident]:
+        return self.open_incidents()
 
     def found(self, cluster: str, groups: Sequence[str]) -> Mapping[str, Found]:
         """Causes and speeds of these groups; none from an older server."""
@@ -160,6 +174,23 @@ class RemoteSource:
                     trouble_since_ms=since.get(group),
                     trouble_since_at_least=group in at_least,
                 )
+        return found
+
+    def open_incidents(self) -> Mapping[tuple[str, str], OpenIncident]:
+        """By cluster and group; none where the server has no alerts.
+
+        Raises:
+            KeyError, TypeError: the answer has another form.
+        """
+        found: dict[tuple[str, str], OpenIncident] = {}
+        cursor = ""
+        with suppress(NotFoundError):
+            for _ in range(_MOST_PAGES):  # in a storm the oldest are those that somebody works on
+                answer = self.document(f"{_INCIDENTS}&cursor={quote(cursor, safe='')}")
+                found |= _incidents(answer)
+                cursor = answer.get("next") or ""
+                if not cursor:
+                    break
         return found
 
     def document(self, path: str) -> _Json:
@@ -240,6 +271,29 @@ class RemoteSource:
             "--url must name the root of one, without /v3."
         )
         return SourceError(cluster="", kind="protocol", message=message, retryable=False)
+
+
+def _incidents(answer: Mapping[str, Any]) -> Mapping[tuple[str, str], OpenIncident]:
+    """Those of groups, by cluster and group."""
+    return {
+        (each["cluster"], each["group"]): OpenIncident(
+            severity=each["severity"],
+            handled=", ".join(_handled(each)),
+            since_ms=each.get("again_ms") or each.get("since_ms"),
+            since_at_least=not each.get("again_ms") and each.get("since_at_least") is True,
+        )
+        for each in answer["incidents"]
+        if each["about"] == "group"
+    }
+
+
+def _handled(incident: Mapping[str, Any]) -> Iterator[str]:
+    """What was done about an incident."""
+    if incident.get("muted"):  # an older server does not say
+        yield "muted"
+    if incident["acknowledged_ms"] is not None:
+        by = printable(incident["acknowledged_by"])
+        yield f"acknowledged by {by}" if by else "acknowledged"
 
 
 def _speeds(answer: _Json, cause: str, sentence: str) -> Found:

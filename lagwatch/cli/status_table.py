@@ -51,6 +51,8 @@ def draw_group(screen: Console, group: GroupView) -> None:
     elif group.trouble_since_ms is not None:
         at_least = "at least " if group.trouble_since_at_least else ""
         facts.append(f"open incident since {at_least}{words.instant(group.trouble_since_ms)}")
+    if group.handled:
+        facts.append(group.handled)
     facts += [
         f"lag {_total(group)}",
         *losses(line),
@@ -145,6 +147,7 @@ def _line(group: GroupView) -> Line:
         unknown_because=group.unknown_because,
         cause=group.cause,
         incident="open" if group.trouble_since_ms is not None else "",
+        handled=group.handled,
     )
     if group.stale:
         return line

@@ -8,10 +8,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final
-from urllib.parse import quote
 
 import typer
 
@@ -19,14 +18,12 @@ from lagwatch.cli.reporting import Exit, complain, reported
 from lagwatch.errors import LagwatchError, NotFoundError, SourceError
 
 if TYPE_CHECKING:  # rich takes a while to import
-    from lagwatch.cli.top_view import LastAnswer, OpenIncident, TopView
-    from lagwatch.cli.views import Found
+    from lagwatch.cli.top_view import LastAnswer, TopView
+    from lagwatch.cli.views import Found, OpenIncident
 
 _ANSWER_S: Final = 10.0
 _KEY_S: Final = 0.2
 _FLEET: Final = "/api/v1/fleet"
-_INCIDENTS: Final = "/api/v1/alerts/incidents?state=open&limit=1000"
-_MOST_PAGES: Final = 50
 _FOUND_S: Final = 10.0
 """Between two questions for causes and speeds: the server looks at each group's partitions."""
 _MOST_ASKED: Final = 50
@@ -113,7 +110,7 @@ class _Look:
             seen = read(self._source.document(_FLEET))
             due = time.monotonic() - self._found_at_s >= _FOUND_S
             if due:
-                self._incidents = self._open_incidents()
+                self._incidents = self._source.open_incidents()
             seen = with_incidents(seen, self._incidents)
             if due:
                 self._found = self._asked(seen)
@@ -125,21 +122,6 @@ class _Look:
             ) from error
         except (KeyError, TypeError, ValueError) as error:
             raise _no_fleet("its answer is not that of a lagwatch") from error
-
-    def _open_incidents(self) -> "Mapping[tuple[str, str], OpenIncident]":
-        """By cluster and group; none where the server has no alerts."""
-        from lagwatch.cli.top_view import open_incidents
-
-        found: dict[tuple[str, str], OpenIncident] = {}
-        cursor = ""
-        with suppress(NotFoundError):
-            for _ in range(_MOST_PAGES):  # in a storm the oldest are those that somebody works on
-                answer = self._source.document(f"{_INCIDENTS}&cursor={quote(cursor, safe='')}")
-                found |= open_incidents(answer)
-                cursor = answer.get("next") or ""
-                if not cursor:
-                    break
-        return found
 
     def _asked(self, seen: "LastAnswer") -> Mapping[tuple[str, str], "Found"]:
         """Causes and speeds of the groups that are shown, by cluster and group."""

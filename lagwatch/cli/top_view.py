@@ -1,7 +1,7 @@
 """What `top` shows: which groups, in which order, and how they look."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from lagwatch.cli import words
 from lagwatch.cli.group_table import Line, is_unknown, last_that_fit, or_less, table, trouble
-from lagwatch.cli.views import BAD, Found, in_trouble_since
+from lagwatch.cli.views import BAD, Found, OpenIncident, in_trouble_since
 from lagwatch.core.words import duration, printable
 
 _FRAME_LINES: Final = 4
@@ -48,18 +48,6 @@ class TopView:
     top: int = 0
     """Lines scrolled away."""
     done: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenIncident:
-    """What is known of a group's open incident; of none, nothing."""
-
-    severity: str = ""
-    handled: str = ""
-    """`muted`, `acknowledged by ann`; ""."""
-    since_ms: int | None = None
-    since_at_least: bool = False
-    """It may have begun earlier."""
 
 
 _FRESH_S: Final = 10.0
@@ -118,33 +106,6 @@ def with_found(seen: LastAnswer, found: Mapping[tuple[str, str], Found]) -> Last
     return replace(
         seen, lines=tuple(_with(line, found.get((line.cluster, line.group))) for line in seen.lines)
     )
-
-
-def open_incidents(answer: Mapping[str, Any]) -> Mapping[tuple[str, str], OpenIncident]:
-    """Those of groups, by cluster and group, from the answer of `/api/v1/alerts/incidents`.
-
-    Raises:
-        KeyError, TypeError: the answer has another form.
-    """
-    return {
-        (each["cluster"], each["group"]): OpenIncident(
-            severity=each["severity"],
-            handled=", ".join(_handled(each)),
-            since_ms=each.get("again_ms") or each.get("since_ms"),
-            since_at_least=not each.get("again_ms") and each.get("since_at_least") is True,
-        )
-        for each in answer["incidents"]
-        if each["about"] == "group"
-    }
-
-
-def _handled(incident: Mapping[str, Any]) -> Iterator[str]:
-    """What was done about an incident."""
-    if incident.get("muted"):  # an older server does not say
-        yield "muted"
-    if incident["acknowledged_ms"] is not None:
-        by = printable(incident["acknowledged_by"])
-        yield f"acknowledged by {by}" if by else "acknowledged"
 
 
 def with_incidents(

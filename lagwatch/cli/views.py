@@ -118,6 +118,20 @@ class GroupView:
     lost: int = 0
     lost_at_most: bool = False
     unknown_because: str = ""
+    handled: str = ""
+    """As in `OpenIncident`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenIncident:
+    """What is known of a group's open incident; of none, nothing."""
+
+    severity: str = ""
+    handled: str = ""
+    """`muted`, `acknowledged by ann`; ""."""
+    since_ms: int | None = None
+    since_at_least: bool = False
+    """It may have begun earlier."""
 
 
 def in_trouble_since(

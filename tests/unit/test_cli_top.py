@@ -488,7 +488,13 @@ def url(application: FastAPI) -> Iterator[str]:
 
 
 def top_beside(application: FastAPI, incidents: list[dict[str, Any]], *, width: int) -> str:
-    """What `top` prints once of a server with these incidents, of which each answer has one."""
+    return shown_beside(application, incidents, ["top"], width=width)
+
+
+def shown_beside(
+    application: FastAPI, incidents: list[dict[str, Any]], command: list[str], *, width: int
+) -> str:
+    """What is printed of a server with these incidents, of which each answer has one."""
 
     async def with_alerts(scope: Scope, receive: Receive, send: Send) -> None:
         if scope.get("path") == "/api/v1/alerts/incidents":
@@ -502,7 +508,7 @@ def top_beside(application: FastAPI, incidents: list[dict[str, Any]], *, width: 
 
     with served(with_alerts) as server:
         url = f"http://127.0.0.1:{server.port}"
-        result = CliRunner().invoke(app, ["top", "--url", url], env={"COLUMNS": str(width)})
+        result = CliRunner().invoke(app, [*command, "--url", url], env={"COLUMNS": str(width)})
     return result.stdout
 
 
@@ -591,6 +597,17 @@ class TestCommand:
         assert "no members, acknowledged by ann" in broken
         assert "open incident, muted, acknowledged " in other
         assert "acknowledged" not in good
+
+    @pytest.mark.parametrize("command", [["status"], ["status", "broken"]])
+    def test_status_says_what_was_done_about_an_incident(
+        self, application: FastAPI, command: list[str]
+    ) -> None:
+        about = {"about": "group", "cluster": CLUSTER, "group": "broken", "severity": "error"}
+        muted = {"muted": True, "acknowledged_ms": 1, "acknowledged_by": "ann"}
+
+        shown = shown_beside(application, [{**about, **muted}], command, width=200)
+
+        assert "muted, acknowledged by ann" in shown
 
     def test_a_server_that_is_not_there_is_an_error(self) -> None:
         result = CliRunner().invoke(app, ["top", "--url", "http://127.0.0.1:1"])
