@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
@@ -507,7 +508,7 @@ def _outlooks(
         (measured.consumed_per_s == 0)
         & (lag != 0)
         & ~still
-        & _wait_for_kafka(around, columns.window[rows], at, windows, unread)
+        & _wait_for_kafka(around, columns.window[rows], at, windows, unread=unread, group=group)
     )
     if unsure.any():
         reads_per_s = np.where(unsure, np.nan, measured.consumed_per_s)
@@ -534,6 +535,7 @@ def _outlooks(
         fine=columns.status[rows[own_rows]] == PartitionStatus.OK,
         places=[places[row] for row in own_rows.tolist()],
         now_ms=around.asked_ms,
+        away_between=partial(around.away_between, columns.window[rows[own_rows]], at[own_rows]),
     )
     bounds = np.searchsorted(group, np.arange(groups.size + 1)).tolist()
     is_read = reads.tolist()
@@ -560,9 +562,10 @@ def _taking(
     fine: NDArray[np.bool_],
     places: Sequence[tuple[str, int]],
     now_ms: int,
+    away_between: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]],
 ) -> Mapping[int, Taking]:
     """By group; only those with partitions that rest while others are read. Groups rise."""
-    found = reading(windows, now_ms)
+    found = reading(windows, now_ms, away_between)
     turns = found.rests & fine & (lag > 0)
     # what rests and has been read counts in the sum of rates
     chosen, size = np.unique(group, return_counts=True)
@@ -614,19 +617,22 @@ def _wait_for_kafka(
     rows: NDArray[np.integer],
     at: NDArray[np.integer],
     windows: WindowColumns,
+    *,
     unread: NDArray[np.bool_],
+    group: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
     """Which rows have not committed since Kafka came back a few minutes ago.
 
     Nobody could read while it was away, and consumers take a while to come back after it: a minute
-    where the group is still without members (`unread`).
+    where the group is still without members (`unread`), or has committed for other partitions.
     """
     back_ms = around.partitions.back_ms[at]
     if (commits := around.facts.commits) is not None:
         back_ms = np.maximum(back_ms, commits.back_ms[commits.place[rows]])
-    within_ms = np.where(unread, LONG_MS, around.limits.unsure_ms)
-    back_of_late = around.asked_ms - back_ms <= within_ms
     committed_ms = windows.in_time(windows.commit_ms).max(axis=0, initial=UNKNOWN)
+    reads_on = np.isin(group, group[(back_ms >= 0) & (committed_ms >= back_ms)])
+    within_ms = np.where(unread | reads_on, LONG_MS, around.limits.unsure_ms)
+    back_of_late = around.asked_ms - back_ms <= within_ms
     waits: NDArray[np.bool_] = (back_ms >= 0) & back_of_late & (committed_ms < back_ms)
     return waits
 

@@ -864,8 +864,8 @@ def _sum(outlooks: Sequence[Outlook | None]) -> float | None:
 def _all_slow(case: Case, worst: PartitionVerdict) -> Evidence | None:
     whole = case.outlook.whole
     produced, consumed = whole.produced_per_s, whole.consumed_per_s
-    if worst.rule not in _SLOW or produced is None or consumed is None or produced <= consumed:
-        return None
+    if worst.rule not in _SLOW or produced is None or not consumed or produced <= consumed:
+        return None  # who reads nothing is not slow
     if _held_back(case):
         return None
     return {

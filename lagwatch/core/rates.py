@@ -3,6 +3,7 @@
 Rates are messages per second, columns of equal length; not a number: unknown, which is not 0.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -212,10 +213,19 @@ class Reading(NamedTuple):
         return read
 
 
-def reading(windows: WindowColumns, now_ms: int) -> Reading:
+def reading(
+    windows: WindowColumns, now_ms: int, away_between: Callable[[Int64, Int64], NDArray[np.bool_]]
+) -> Reading:
     """How rows were read; `now_ms` as for `rates`.
 
-    What is committed after a long silence was read at its end.
+    What is committed after a long silence was read at its end, unless it is known only that
+    something was read: see `away_between`.
+
+    Args:
+        windows: their windows.
+        now_ms: up to when commits are known.
+        away_between: True where Kafka or lagwatch was away between two instants, both of the shape
+            [commits, rows].
     """
     offset, commit_ms = (
         windows.in_time(column).astype(np.int64) for column in (windows.offset, windows.commit_ms)
@@ -232,6 +242,8 @@ def reading(windows: WindowColumns, now_ms: int) -> Reading:
     usual_ms = np.where(count >= 2, rising[middle, np.arange(count.size)], 0)  # noqa: PLR2004
     long_ms = np.maximum(_RESTS * usual_ms, _REST_MS)
     paused = follows & (gap_ms > long_ms)
+    if paused.any():
+        paused &= ~away_between(commit_ms - gap_ms, commit_ms)
     silent = now_ms - last_ms > long_ms
     return Reading(
         rests=(count > 0) & (silent | paused.any(axis=0) | (read <= 0).all(axis=0)),

@@ -12,6 +12,7 @@ towards the limit: in the evidence that part is `counted_ms`, and `quiet_ms` is 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -520,6 +521,23 @@ class Around:
             return since_ms
         known = self.pace.moves[row] >= KNOWN_AFTER
         return np.where(known, since_ms, np.maximum(since_ms, self.first_ms))
+
+    def away_between(self, row: Slots, at: Slots, from_ms: Int64, until_ms: Int64) -> Bools:
+        """True where Kafka or lagwatch was away at some time between two instants.
+
+        Args:
+            row: stored rows.
+            at: their topic-partitions.
+            from_ms: instants, the rows along the last axis.
+            until_ms: the same.
+        """
+        columns = [tuple(getattr(self.partitions, name)[at] for name in ABSENCE)]
+        if (commits := self.facts.commits) is not None:
+            columns.append(tuple(getattr(commits, name)[commits.place[row]] for name in ABSENCE))
+        found: Bools = self.unwatched.after_ms(from_ms) > self.unwatched.after_ms(until_ms)
+        for away_ms, back_ms in chain.from_iterable(map(each_absence, columns)):
+            found |= (away_ms >= 0) & (away_ms < until_ms) & (back_ms > from_ms)
+        return found
 
     def quiet_since_ms(self, row: Slots, appended_ms: Int64, held: Bools) -> Int64:
         """Since when there has been something to read and the offset has not moved.

@@ -38,7 +38,7 @@ class Unwatched:
     def after_ms(self, since_ms: Int64) -> Int64:
         """How long no process watched, from each instant until now."""
         if not self.until_ms.size:
-            return np.zeros(since_ms.size, np.int64)
+            return np.zeros(since_ms.shape, np.int64)
         length_ms = np.append(self.until_ms - self.from_ms, 0)
         # those that end after the instant; the first of them may have begun before it
         first = np.searchsorted(self.until_ms, since_ms, side="right")

@@ -14,7 +14,7 @@ from lagwatch.core.causes import Cause, CauseName, Certainty
 from lagwatch.core.departure import Retention, departure, gone_after_ms
 from lagwatch.core.forecast import GroupOutlook
 from lagwatch.core.incident import NoticeEvent, Reason
-from lagwatch.core.model import EpochMs, GroupStatus
+from lagwatch.core.model import EpochMs, GroupStatus, GroupVerdict, Rule
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.trouble import RANK, kind_words
 from lagwatch.errors import NotFoundError
@@ -24,6 +24,7 @@ from lagwatch.notify.verdict import (
     behind_json,
     cause_json,
     forecast_json,
+    furthest_behind,
     is_steady,
     judged_slow,
     limit_json,
@@ -248,7 +249,8 @@ class RoundChanges:
             outlook = self._outlooks.of(decided.group)
             cause = queries.cause(verdict, outlook)
             if cause is None and decided.missed:
-                cause = _of_being_late(queries.cause(judged_slow(verdict), outlook), outlook)
+                slow = judged_slow(verdict)
+                cause = _of_being_late(queries.cause(slow, outlook), verdict, outlook)
         except NotFoundError:
             return None, {}
         return cause, forecast_json(outlook)
@@ -414,8 +416,15 @@ def _explained(
     return frozenset(chosen), room
 
 
-def _of_being_late(cause: Cause | None, outlook: GroupOutlook) -> Cause | None:
-    """The cause, unless it is not known, or says too slow of a group that holds its distance."""
+def _of_being_late(
+    cause: Cause | None, verdict: GroupVerdict, outlook: GroupOutlook
+) -> Cause | None:
+    """The cause, unless it is not known, or calls slow a group that holds its distance or pauses.
+
+    `verdict`: the true one. Who pauses may be dead: only a longer silence shows it.
+    """
     if cause is None or cause.name is None:
         return None
-    return None if cause.name is CauseName.ALL_SLOW and is_steady(outlook) else cause
+    paused = any(each.rule is Rule.PAUSED for each in furthest_behind(verdict))
+    not_slow = paused or is_steady(outlook)
+    return None if cause.name is CauseName.ALL_SLOW and not_slow else cause

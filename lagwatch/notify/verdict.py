@@ -114,7 +114,7 @@ def limit_json(verdict: GroupVerdict, lag_trend_per_s: float | None) -> dict[str
 
     `partitions`: those furthest behind. `lag_trend_per_s`: by how many messages the lag grows.
     """
-    found = verdict_json(replace(verdict, partitions=_furthest_behind(verdict)))
+    found = verdict_json(replace(verdict, partitions=furthest_behind(verdict)))
     names = ("partitions", "partitions_left_out", "owners")
     return {**{name: found[name] for name in names}, "lag_trend_per_s": lag_trend_per_s}
 
@@ -124,7 +124,7 @@ def judged_slow(verdict: GroupVerdict) -> GroupVerdict:
 
     For the search for a cause, which looks at partitions that are bad.
     """
-    late = _furthest_behind(verdict)
+    late = furthest_behind(verdict)
     partitions = tuple(
         replace(each, status=PartitionStatus.WARN, rule=Rule.FALLING_BEHIND)
         if each in late
@@ -141,7 +141,7 @@ def is_steady(outlook: GroupOutlook) -> bool:
     return grows_per_s is None or grows_per_s <= _MUCH * (produced_per_s or 0.0)
 
 
-def _furthest_behind(verdict: GroupVerdict) -> tuple[PartitionVerdict, ...]:
+def furthest_behind(verdict: GroupVerdict) -> tuple[PartitionVerdict, ...]:
     """Partitions at least half as far behind as the one furthest behind.
 
     In time where that is known, else in messages.

@@ -767,6 +767,24 @@ def test_an_error_that_is_only_a_missed_limit_by_now_says_what_it_was(
     assert ": stopped until " in receiver.requests[-1].json["subject"]
 
 
+def test_a_group_that_reads_nothing_when_it_misses_a_limit_is_not_called_too_slow(
+    tmp_path, clock, receiver
+) -> None:
+    """It may be dead, which only a longer silence shows."""
+    limits = POLICY.replace("reopen_s", "max_lag = 300\nreopen_s")
+    fleet = Fleet(["billing"], clock, rules=RuleSet.LAGWATCH, intervals=40)
+    fleet.pass_time(40)
+    with running(alert_settings(tmp_path, limits + hook(receiver)), clock) as alerts:
+        fleet.failing.add("billing")
+        fleet.pass_time(40)
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 1, "the notice")
+
+    (notice,) = receiver.notices
+    assert notice["verdict"]["status"] == "OK"
+    assert (notice["cause"] or {"name": "none"})["name"] != "all_slow"
+
+
 def test_a_group_that_misses_a_limit_has_a_cause_and_a_forecast(tmp_path, clock, receiver) -> None:
     """Although its verdict is OK: it falls behind, and Kafka deletes what it has not read."""
     limits = POLICY.replace("reopen_s", "max_lag = 300\nreopen_s")

@@ -344,6 +344,22 @@ class TestUse:
         assert between[:20] == [False, True, True, True, True] * 4
         assert between[hole] == [False] * 44
 
+    def test_a_round_without_a_sample_is_a_hole_of_a_group_and_a_rest_of_a_partition(
+        self, browser: Browser, scene: Scene
+    ) -> None:
+        browser.open(scene.lagwatch.base)
+        call = "const { betweenSamples } = await import('/ui/past.js');"
+        call += "const points = given[0].map((status) => ({ status, samples: status ? 1 : 0 }));"
+        call += "return [betweenSamples(points), betweenSamples(points, 4)]"
+        # a point and a sample each half minute, and an outage of a minute; a change of the interval
+        rounds = [*["OK"] * 6, None, None, *["OK"] * 6, *[None, None, "OK"] * 6]
+
+        of_group, of_partition = browser.run(call, rounds)
+
+        assert of_group[6:8] == [False, False]
+        assert of_group[14:] == [True, True, False] * 6
+        assert of_partition[6:8] == [True, True]
+
     def test_a_prefix_is_a_heading_only_where_groups_share_it(
         self, browser: Browser, scene: Scene
     ) -> None:

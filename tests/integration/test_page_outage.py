@@ -20,7 +20,7 @@ from lagwatch.ports.alerts import (
     PolicyRecord,
     TroubleSince,
 )
-from lagwatch.ports.queries import ClusterHealth, Queries
+from lagwatch.ports.queries import ClusterHealth, Partitions, Queries
 from lagwatch.query import SnapshotQueries
 from lagwatch_api import create_app
 from tests.support.api_doubles import NOW_MS, GivenSettings, RecordingCommands, cluster_health
@@ -292,6 +292,38 @@ def test_an_incident_from_before_the_start_says_since_when_a_cluster_is_in_troub
 
     assert said.startswith("dr-site: unreachable since lagwatch started at ")
     assert ("since at least" in said) is at_least
+
+
+@pytest.mark.parametrize("at_least", [False, True])
+def test_the_headline_of_a_group_says_like_its_facts_if_its_trouble_may_be_older(
+    browser: Browser, *, at_least: bool
+) -> None:
+    sites = Sites()
+    since_ms = sites.queries.verdict(CLUSTER, "group-0", Partitions.ALL).partitions[0].since_ms
+    sites.alerts.open["b7"] = replace(
+        sites.alerts.open["b7"], since_ms=since_ms or 0, since_at_least=at_least
+    )
+    with _serving(browser, sites) as address:
+        browser.open(f"{address}?group=group-0&of={CLUSTER}")
+        eventually(lambda: "since" in browser.text("#g-facts"), "the facts are shown")
+        if at_least:
+            eventually(lambda: "at least" in browser.text("#g-facts"), "the incident has come")
+        headline, facts = browser.text("#g-sentence"), browser.text("#g-facts")
+
+    assert " since " in headline
+    assert [" since at least " in headline, "at least" in facts] == [at_least, at_least]
+
+
+def test_a_group_that_is_well_names_its_open_incident(browser: Browser) -> None:
+    sites = Sites()
+    sites.alerts.open["b7"] = replace(sites.alerts.open["b7"], group="group-3")
+    with _serving(browser, sites) as address:
+        browser.open(f"{address}?group=group-3&of={CLUSTER}")
+        eventually(lambda: "open incident" in browser.text("#g-facts"), "the incident has come")
+        facts, headline = browser.text("#g-facts"), browser.text("#g-sentence")
+
+    assert "open incident since " in facts
+    assert not headline.startswith("STOP")
 
 
 def test_rows_keep_their_cause_while_the_data_are_old(

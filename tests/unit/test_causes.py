@@ -767,6 +767,10 @@ NAMED: Final[dict[str, tuple[Case, CauseName, Certainty]]] = {
 
 NOT_KNOWN: Final[dict[str, tuple[Case, str]]] = {
     "too little was seen": (told(Part(rule=Rule.WARMING_UP)), "too little was seen"),
+    "one that reads nothing is not slow": (
+        told(Part(by="a-1", rule=BEHIND, produced=20.0, consumed=0.0, lag=624, offset=403)),
+        "fits none of the causes",
+    ),
     "the topic is not visible": (
         told(
             Part(rule=Rule.LOG_END_UNKNOWN, lag=None, why_unknown=UnknownReason.TOPIC_NOT_VISIBLE)

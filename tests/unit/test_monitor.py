@@ -730,7 +730,7 @@ def test_a_group_that_has_not_been_heard_of_since_an_outage_says_so() -> None:
     found = quiet_since_an_absence(story.queries, "here", ["back", "gone", "unknown"])
 
     assert found.keys() == {"gone"}
-    assert found["gone"]["words"].startswith("not heard of for 10 min")
+    assert found["gone"]["words"].startswith("nothing read for 10 min")
     assert "count: for the rest Kafka or lagwatch was away" in found["gone"]["sentence"]
 
 

@@ -154,6 +154,63 @@ def test_a_group_that_is_without_members_a_minute_after_kafka_came_back_reads_no
     assert later[-1].catch_up_reason is CatchUpReason.NOT_MOVING
 
 
+@pytest.mark.parametrize("away_s", [0, 60])
+def test_who_reads_on_after_an_absence_is_as_fast_as_before(away_s: int) -> None:
+    """What was read around it was not read within the few seconds before the next commit."""
+    live = Live(intervals=10)
+    live.topics(orders=2)
+    live.describe("a", kind="classic", members=1)
+    queries = SnapshotQueries({CLUSTER: live.monitor}, health=lambda: ())
+    offset, speeds = 100, []
+
+    def step(seconds: int) -> None:
+        nonlocal offset
+        for partition in range(2):
+            live.produce("orders", partition, 10 * seconds)
+        live.wait(seconds)
+        offset += 10 * seconds
+        live.commit(("a", "orders", 0, offset), ("a", "orders", 1, offset))
+        live.judge()
+        speeds.append(queries.outlook(CLUSTER, "a").whole.consumed_per_s)
+
+    for partition in range(2):
+        live.produce("orders", partition, 500)
+    for _ in range(12):
+        step(5)
+    step(away_s or 5)
+    for _ in range(12):
+        step(5)
+
+    assert speeds[-13:] == pytest.approx([20] * 13, rel=0.1)
+
+
+@pytest.mark.parametrize("reads_on", [True, False])
+def test_a_partition_that_is_not_read_since_kafka_came_back_is_known_by_the_others(
+    *, reads_on: bool
+) -> None:
+    live = Live()
+    live.topics(orders=2)
+    live.describe("a", kind="classic", members=1)
+    queries = SnapshotQueries({CLUSTER: live.monitor}, health=lambda: ())
+
+    def step(*partitions: int, number: int) -> Outlook:
+        live.produce("orders", 0, 50)
+        live.produce("orders", 1, 50)
+        live.wait(5)
+        live.commit(*(("a", "orders", each, 50 + 50 * number) for each in partitions))
+        live.judge()
+        return queries.outlook(CLUSTER, "a").whole
+
+    for number in range(12):
+        step(0, 1, number=number)
+    live.wait(120)
+    others = (0,) if reads_on else ()
+    found = [step(*others, number=number) for number in range(12, 30)]
+
+    assert found[5].consumed_per_s is None
+    assert found[-1].consumed_per_s == (pytest.approx(10, rel=0.2) if reads_on else None)
+
+
 def _moved_after_its_members_left(*, commits: int) -> Live:
     """A group reads 8/s of 10/s; its members leave, and offsets are committed two minutes later."""
     live = Live()

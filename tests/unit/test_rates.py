@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from lagwatch.core.forecast import (
     CatchUpReason,
@@ -573,6 +574,10 @@ def test_a_lag_that_rises_by_a_quarter_of_what_is_written_is_not_steady(lag, ste
     assert found.steady is steady
 
 
+def _never_away(from_ms: NDArray[np.int64], until_ms: NDArray[np.int64]) -> NDArray[np.bool_]:
+    return from_ms > until_ms
+
+
 def test_what_was_committed_after_the_last_whole_round_was_read_until_then() -> None:
     """Commits of ten seconds are a rate also where all commits are known up to four before only."""
     live = Live(intervals=10)
@@ -584,7 +589,7 @@ def test_what_was_committed_after_the_last_whole_round_was_read_until_then() -> 
     live.judge()
     columns = window_columns(live.monitor.windows)
 
-    found = reading(columns, int(columns.newest_ms.max()) - 4_500)
+    found = reading(columns, int(columns.newest_ms.max()) - 4_500, _never_away)
 
     assert found.end_ms.tolist() == columns.newest_ms.tolist()
     assert found.until(found.end_ms.astype(np.float64)).tolist() == [54.0, 0.0]

@@ -235,7 +235,7 @@ def unknown_because(
 def quiet_since_an_absence(
     queries: Queries, cluster: str, groups: Sequence[str], most_partitions: int = MOST_PARTITIONS
 ) -> dict[str, Quiet]:
-    """Groups that are OK and have not been heard of for longer than they may pause, by group.
+    """Groups that are OK and have read nothing for longer than they may pause, by group.
 
     Kafka or lagwatch was away meanwhile, so what counts of the silence is shorter. Their readers
     should know that such an OK is not a measurement.
@@ -246,8 +246,10 @@ def quiet_since_an_absence(
             partitions = queries.verdict(cluster, group, Partitions.COMMITTED).partitions
             quiet = [each for each in partitions if _longer_than_counted(each)]
             if longest := max(quiet, key=_quiet_ms, default=None):
+                silent = f"nothing read for {duration(_quiet_ms(longest) / 1000)}"
+                of = f" on {len(quiet):,} of {counted(len(partitions), 'partition')}"
                 found[group] = {
-                    "words": f"not heard of for {duration(_quiet_ms(longest) / 1000)}",
+                    "words": silent if len(quiet) == len(partitions) else silent + of,
                     "sentence": sentence(longest).text,
                     "left_behind": 0,
                 }

@@ -176,7 +176,9 @@ export class Group {
     const worst = answer.worst;
     $("g-mark").replaceChildren(mark(worst?.status ?? answer.status, answer.stale));
     $("g-verdict").dataset.level = answer.stale ? "unknown" : (LEVELS[worst?.status] ?? "unknown");
-    const said = worst ? verdict(worst) : "UNKNOWN: nothing has been committed.";
+    const { since, atLeast } = this.#inTroubleSince(answer);
+    // the incident may know that it began before lagwatch saw it
+    const said = worst ? verdict({ ...worst, at_least: worst.at_least || (atLeast && since === worst.since_ms) }) : "UNKNOWN: nothing has been committed.";
     say($("g-sentence"), answer.stale ? `Last known: ${said}` : said);
     $("g-mark").parentElement.toggleAttribute("data-stale", answer.stale);
     say($("g-old"), old);
@@ -184,6 +186,7 @@ export class Group {
 
   #fill(answer) {
     const worst = answer.worst;
+    if (this.#last && this.#last.stale !== answer.stale) this.#historyAt = -Infinity; // what incidents say "now" is old, or is known again
     this.#last = answer;
     this.#known(true);
     this.#incidents.offer(true);
@@ -206,6 +209,18 @@ export class Group {
     this.#table(answer);
   }
 
+  #inTroubleSince(answer) {
+    return inTroubleSince(answer.since_ms, answer.worst?.at_least ?? false, this.#alerts.incident(answer.cluster, answer.group));
+  }
+
+  /** Of a group whose verdict is good: it may miss a limit, or its incident waits to be closed. */
+  #openIncidentSince({ cluster, group }) {
+    const incident = this.#alerts.incident(cluster, group);
+    if (!incident) return "–";
+    const { since, atLeast } = inTroubleSince(Infinity, false, incident);
+    return `– (open incident since ${atLeast ? "at least " : ""}${instant(since)})`;
+  }
+
   /** Why it has its verdict, how far that can be relied on, and how to check it. */
   #cause(cause) {
     $("g-cause-box").hidden = !cause;
@@ -217,11 +232,11 @@ export class Group {
 
   #facts(answer) {
     const left = answer.left_behind_lag ? `${number(answer.left_behind_lag)} of it in topics left behind` : "";
-    const { since, atLeast } = inTroubleSince(answer.since_ms, answer.worst?.at_least ?? false, this.#alerts.incident(answer.cluster, answer.group));
+    const { since, atLeast } = this.#inTroubleSince(answer);
     const facts = [
       ["Lag", lagOfGroup(answer.lag, answer.unknown_partitions), [readable(answer.lag, answer.readable_lag), left, notKnown(answer.partitions)].filter(Boolean).join("; ")],
       ["Time lag", bounded(answer.time_lag_s, answer.time_lag_bound), asOf(answer)],
-      ["In trouble since", since === null ? "–" : `${atLeast ? "at least " : ""}${instant(since)}`],
+      ["In trouble since", since === null ? this.#openIncidentSince(answer) : `${atLeast ? "at least " : ""}${instant(since)}`],
       ...(answer.stale ? [] : speeds(answer)), // old data say nothing of now
     ];
     fillFacts($("g-facts"), facts);

@@ -14,7 +14,9 @@ const MOST_PAGES = 5;
 const LISTED = 30;
 const NEAR = 2; // points that say how many samples are usual
 const ENOUGH = 4; // samples of a point: of fewer one may be late
-const LATE = 3; // a sample may come so many times as late as usual
+const LATE = 1.5; // groups have a sample in each round: one that comes so many times as late as usual is missing
+const LATE_PARTITION = 4; // partitions that do not change have fewer
+const AROUND = 4; // distances on each side that say what is usual
 const HINT = "The strip below the curves is the verdict; lines are events. Drag over the curves to zoom.";
 const $ = (id) => document.getElementById(id);
 
@@ -138,7 +140,7 @@ export class Past {
     if (!points.length) this.clear();
     else {
       const marks = events.filter((event) => event.event !== "group_status");
-      const between = betweenSamples(points);
+      const between = betweenSamples(points, $("curve").value === "partition" ? LATE_PARTITION : LATE);
       const empty = between.map((is) => (is ? undefined : null)); // the line goes on, or ends
       const times = points.map((point) => point.at_ms / 1000);
       const step = points.length > 1 ? times[1] - times[0] : 0;
@@ -177,8 +179,7 @@ function known(points) {
 export function bands(points, between = betweenSamples(points)) {
   const few = ({ samples }, nth) => {
     const near = points.slice(Math.max(0, nth - NEAR), nth + NEAR + 1).map((point) => point.samples ?? 0);
-    const around = near.filter((count) => count > 0).sort((a, b) => a - b);
-    const usual = around[Math.floor(around.length / 2)] ?? 0; // a change of the verdict is a sample more
+    const usual = middle(near.filter((count) => count > 0)) ?? 0; // a change of the verdict is a sample more
     return usual >= ENOUGH && samples * 4 < usual * 3 && nth > 0 && nth < points.length - 1;
   };
   let last = "UNKNOWN";
@@ -189,24 +190,28 @@ export function bands(points, between = betweenSamples(points)) {
 }
 
 /** Which points have no sample only because samples are further apart than points. */
-export function betweenSamples(points) {
+export function betweenSamples(points, late = LATE) {
   const recorded = points.flatMap(({ status }, nth) => (status ? [nth] : []));
-  const steps = recorded.slice(1).map((nth, place) => nth - recorded[place]).sort((a, b) => a - b);
-  const most = Math.max(1, ...points.map(({ samples }) => samples ?? 0));
-  const usual = (steps[Math.floor(steps.length / 2)] ?? 1) / most; // from sample to sample, in points
+  const steps = recorded.slice(1).map((nth, place) => nth - recorded[place]);
+  const usual = (place) => middle(steps.slice(Math.max(0, place - AROUND), place + AROUND + 1));
   const found = points.map(() => false);
   recorded.slice(1).forEach((next, place) => {
     const before = recorded[place];
-    if (next - before <= 1 + LATE * usual) found.fill(true, before + 1, next);
+    if (next - before <= Math.max(1, late * usual(place))) found.fill(true, before + 1, next);
   });
   return found;
+}
+
+function middle(values) {
+  return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
 }
 
 function sentenceOf(event) {
   const word = EVENTS[event.event];
   const change = event.before && event.after ? ` ${event.before} → ${event.after}` : event.after ? ` ${event.after}` : "";
   const where = event.topic ? ` ${event.topic}${event.partition === null ? "" : `/${event.partition}`}` : "";
-  return `${word}${where}${change}${event.count > 1 ? ` × ${event.count}` : ""}`;
+  const count = event.event === "deployment" ? ` (${number(event.count)} partitions)` : ` × ${event.count}`;
+  return `${word}${where}${change}${event.count > 1 ? count : ""}`;
 }
 
 /** Events of which the same was said right before become one: the newest, with how often and since when. */
