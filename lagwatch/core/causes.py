@@ -469,7 +469,15 @@ def _crash_loop(case: Case, worst: PartitionVerdict) -> Evidence | None:
         "members_left": gone,
         "within_ms": case.age_ms(next(filter(_comes_or_goes, recent))),
         "last_member": _named(left[-1]) if left else None,
+        "others_read": len(case.committed_within(within_ms)),
     }
+
+
+def _what_was_read(found: Evidence) -> Evidence:
+    if not found["others_read"]:
+        return {"read": "nothing was read"}
+    others = fill("{others_read:other partition}", found)
+    return {"read": f"this partition was not read, although commits came for {others}"}
 
 
 def _is_visit(event: Event) -> bool:
@@ -1062,9 +1070,13 @@ CAUSES: Final[Sequence[CauseRow]] = (
         find=_crash_loop,
         sentence=(
             "a crash loop: {members_joined:member} joined and {members_left:member} left within "
-            "{within_ms:span}, and nothing was read; the last one: {last_member}"
+            "{within_ms:span}, and {read}; the last one: {last_member}"
         ),
-        refuted_by="the members' own logs show that they end on purpose",
+        phrases=_what_was_read,
+        refuted_by=(
+            "the members' own logs show that they end on purpose: a job that looks, finds too "
+            "little and leaves"
+        ),
         to_do=(
             "Read the last lines of the members' logs: they say what ends them.",
             (
@@ -1383,7 +1395,8 @@ def _because_of_members(case: Case, worst: PartitionVerdict) -> str:
         return ""
     return fill(
         "the group has no members, but commits for {others:other partition} come: a consumer that "
-        "assigns partitions itself runs, and does not read this one",
+        "assigns partitions itself runs, or members come and go between two looks, and do not "
+        "read this one",
         {"others": others},
     )
 

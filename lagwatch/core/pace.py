@@ -618,6 +618,15 @@ class Pace:
         left_s[leaves] = now_s
         return changed
 
+    def have_left(self, rows: Rows, *, skew_ms: int) -> None:
+        """Members of these rows came and went between two looks: they left behind their commit.
+
+        `skew_ms`: how far the clock of `see_members` is ahead of that of commits.
+        """
+        last_s = (self.moved_ms[rows] + skew_ms) // 1000
+        unseen = (self.moved_ms[rows] >= 0) & (last_s > self.left_s[rows])
+        self.left_s[rows[unseen]] = last_s[unseen]
+
     def _rest(self, rows: Rows, now_ms: int) -> None:
         """Members of these rows came: where a run is due, and they were away for long, they rested.
 

@@ -494,6 +494,7 @@ class ClusterMonitor:
         held = membership == Membership.HELD
         unknown = membership == Membership.UNKNOWN
         self._live.touched.append(self.pace.see_members(held, now_ms, unknown=unknown))
+        self._live.note_visits()
         self._live.touched.append(self.setbacks.take_touched())
         known_ms = self._known_until_ms(now_ms)
         fresh = now_ms - self._live.data_ms <= self.settings.away_after_ms

@@ -300,6 +300,36 @@ class LiveState:
             found[index] = new and bool(self.groups.info)
         return found
 
+    def note_visits(self) -> None:
+        """Note which rows members left unread that came and went, as those do that crash.
+
+        Not rows of a topic of which nothing was read while another topic was: that may be another
+        program's. Nor those that wait while members read a part of a backlog of their topic on each
+        visit.
+        """
+        skew_ms = self.skew.corrected_ms
+        for seen in self.groups.take_visits():
+            rows = seen.rows
+            empty = rows[self.groups.membership[rows] == Membership.EMPTY]
+            self.pace.have_left(empty, skew_ms=skew_ms)
+            if seen.first_ms < 0:
+                continue
+            moved = self.pace.moved_ms[rows] + skew_ms >= seen.first_ms
+            read = np.isin(seen.topics, seen.topics[moved])
+            worked_off = np.isin(seen.topics, seen.topics[moved & self._far_behind(rows)])
+            unread = ~moved & (read & ~worked_off if moved.any() else True)
+            self.groups.visit(rows, np.where(unread, seen.first_ms, UNKNOWN))
+
+    def _far_behind(self, rows: Slots) -> Bools:
+        """Rows that had more to read at their last commit than they read up to one, on average."""
+        windows = self.windows
+        last = windows.newest[rows].astype(np.intp), rows
+        oldest = windows.oldest_slot(rows).astype(np.intp), rows
+        steps = np.maximum(windows.count[rows].astype(np.int64) - 1, 1)
+        read = (windows.offset[last] - windows.offset[oldest]) // steps
+        found: Bools = (windows.count[rows] > 0) & (windows.lag[last] > np.maximum(read, 0))
+        return found
+
     def is_remainder(self, rows: Slots) -> Bools:
         """Offsets that no consumer of this cluster reads on from."""
         remainder = np.zeros(rows.size, np.bool_)

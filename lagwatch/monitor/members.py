@@ -63,6 +63,18 @@ class _Uncommitted:
     """True if the group was found never to commit."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visits:
+    """Members of a group came and went again, with or without a look that saw them."""
+
+    rows: NDArray[np.integer]
+    """Of the group."""
+    topics: NDArray[np.integer]
+    """The number of each row's topic."""
+    first_ms: int
+    """When the last visit but two ended; -1: there were fewer."""
+
+
 class Groups:
     """State and members of all groups of a cluster, and columns by row. One owner writes."""
 
@@ -79,9 +91,13 @@ class Groups:
         self._members = 0
         self.left_ms: Int64 | None = None
         self.visited_ms: Int64 | None = None
-        """By row: when members had come and gone again for the last time but two; -1."""
+        """By row: when members had come and gone again for the last time but two; -1 also where
+        they did not leave it unread: see `LiveState.note_visits`."""
         self._visits: dict[str, deque[int]] = {}
         """When groups were left by members that had come."""
+        self._visited: set[str] = set()
+        """Groups to which members came and went since all groups were described last."""
+        self._seen_visits: list[Visits] = []
         self.mirrored: Bools | None = None
         self.read_committed: Bools | None = None
         self._read_committed = re.compile(patterns.read_committed or r"(?!)")
@@ -165,6 +181,9 @@ class Groups:
         if report.complete:
             for name in self.info.keys() - names:
                 self.drop(name)
+            # what they committed then is in the windows now
+            self._dirty |= self._visited
+            self._visited.clear()
         visited = report.visited
         for info in report.groups:
             self._note_visit(info, now_ms, visited=info.group in visited)
@@ -194,6 +213,18 @@ class Groups:
         if visited or seen:
             self._visits.setdefault(info.group, deque(maxlen=VISITS)).append(now_ms)
             self._dirty.add(info.group)
+            self._visited.add(info.group)
+
+    def take_visits(self) -> list[Visits]:
+        """Of groups that were brought up to date since the last call, and had visits."""
+        seen, self._seen_visits = self._seen_visits, []
+        return seen
+
+    def visit(self, rows: NDArray[np.integer], visited_ms: NDArray[np.int64]) -> None:
+        """Members came and went; see `visited_ms`."""
+        if self.visited_ms is None:
+            self.visited_ms = np.full(self.membership.size, UNKNOWN, np.int64)
+        self.visited_ms[rows] = visited_ms
 
     def drop(self, group: str) -> None:
         """Forget the state and members of a group that is not listed."""
@@ -292,11 +323,11 @@ class Groups:
         self.membership[rows] = _memberships(info, owners, partitions)
         self.holder[rows] = self._holders(owners, partitions)
         self._note_left(info, owners, rows, topics, now_ms)
-        visits = self._visits.get(group)
-        if visits is not None and len(visits) == VISITS:
-            if self.visited_ms is None:
-                self.visited_ms = np.full(self.membership.size, UNKNOWN, np.int64)
-            self.visited_ms[rows] = visits[0]
+        if visits := self._visits.get(group):
+            first_ms = visits[0] if len(visits) == VISITS else UNKNOWN
+            self._seen_visits.append(
+                Visits(rows=rows, topics=layout.topic[part], first_ms=first_ms)
+            )
         if self._read_committed.search(group) or self.read_committed is not None:
             known = self._read_committed.search(group) is not None
             marks = np.full(rows.size, known, np.bool_)
