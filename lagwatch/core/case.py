@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Protocol
 
-from lagwatch.core.forecast import GroupOutlook, Outlook
+from lagwatch.core.forecast import CatchUpReason, GroupOutlook, Outlook
 from lagwatch.core.model import (
     GroupInfo,
     GroupStatus,
@@ -25,6 +25,8 @@ _OF_KAFKA: Final = frozenset({"", "unknown", "classic", "consumer", "share", "st
 """Kinds of groups that Kafka knows, and words for one that is not known."""
 _MUCH_SLOWER: Final = 2
 """Over a window of commits what is read differs by less from what is written."""
+_NEARLY: Final = 0.9
+"""Whose lag grows although it reads this share of what is written may only be a little late."""
 _AS_FAR_BEHIND: Final = 2
 """A partition with a rising lag, of this part of the worst one's or more, does not keep up."""
 _EXPLAIN_LAG: Final = frozenset(
@@ -134,10 +136,18 @@ class Case:
         return rises and end.lag * _AS_FAR_BEHIND > (worst.current_lag or 0)
 
     def _much_slower(self, partition: PartitionVerdict) -> bool:
+        """Is much less read of it than is written, or does its lag grow by more than chance?
+
+        Where its rates are not known: is it about as far behind as the worst one?
+        """
         found = self.outlook_of(partition)
         if found is None or found.produced_per_s is None or found.consumed_per_s is None:
-            return False
-        return found.consumed_per_s * _MUCH_SLOWER < found.produced_per_s
+            worst = self.worst
+            as_far = (partition.current_lag or 0) * _AS_FAR_BEHIND
+            return worst is not None and as_far > (worst.current_lag or 0) > 0
+        grows = found.catch_up_reason is CatchUpReason.FALLING_BEHIND and not found.steady
+        much = found.consumed_per_s * _MUCH_SLOWER < found.produced_per_s
+        return much or (grows and found.consumed_per_s < _NEARLY * found.produced_per_s)
 
     def committed_within(self, age_ms: int) -> list[PartitionVerdict]:
         """Partitions without trouble whose newest commit is at most so old."""

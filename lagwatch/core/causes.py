@@ -870,17 +870,45 @@ def _sum(outlooks: Sequence[Outlook | None]) -> float | None:
 
 
 def _all_slow(case: Case, worst: PartitionVerdict) -> Evidence | None:
-    whole = case.outlook.whole
-    produced, consumed = whole.produced_per_s, whole.consumed_per_s
-    if worst.rule not in _SLOW or produced is None or not consumed or produced <= consumed:
-        return None  # who reads nothing is not slow
-    if _held_back(case):
+    found = _speeds(case)
+    if worst.rule not in _SLOW or found is None or _held_back(case):
         return None
+    produced, consumed, measured = found
+    if not consumed or produced <= consumed:
+        return None  # who reads nothing is not slow
     return {
         "produced_per_s": round(produced, 1),
         "consumed_per_s": round(consumed, 1),
         "partitions_behind": len(case.troubled),
         "members": len(case.info.members) if case.info and case.members_known else None,
+        **({} if measured is None else {"partitions_measured": measured}),
+    }
+
+
+def _speeds(case: Case) -> tuple[float, float, int | None] | None:
+    """Messages written and read per second, by the whole group.
+
+    Where not all partitions are measured yet, but most of them: of so many.
+    """
+    whole = case.outlook.whole
+    if whole.produced_per_s is not None and whole.consumed_per_s is not None:
+        return whole.produced_per_s, whole.consumed_per_s, None
+    known = [
+        (each.produced_per_s, each.consumed_per_s)
+        for each in case.outlook.partitions.values()
+        if each.produced_per_s is not None and each.consumed_per_s is not None
+    ]
+    if len(known) * 2 <= len(case.outlook.partitions):
+        return None
+    return sum(each[0] for each in known), sum(each[1] for each in known), len(known)
+
+
+def _of_measured(found: Evidence) -> Evidence:
+    measured = found.get("partitions_measured")
+    return {
+        "of": ""
+        if measured is None
+        else fill(" in {measured:measured partition}", {"measured": measured})
     }
 
 
@@ -1294,8 +1322,9 @@ CAUSES: Final[Sequence[CauseRow]] = (
         find=_all_slow,
         sentence=(
             "all consumers together are too slow: {produced_per_s}/s are written, "
-            "{consumed_per_s}/s read by {members:member}; {partitions_behind:partition} behind"
+            "{consumed_per_s}/s read by {members:member}{of}; {partitions_behind:partition} behind"
         ),
+        phrases=_of_measured,
         refuted_by="the group reads no faster with more members (at most one per partition)",
         to_do=first_steps.SLOW,
     ),

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
 from confluent_kafka import (
@@ -50,6 +50,11 @@ _TYPES: Final[Mapping[object, str]] = {
     ConsumerGroupType.CLASSIC: "classic",
     ConsumerGroupType.CONSUMER: "consumer",
 }
+
+_KNOWN_WELL: Final = codes.AUTHORIZATION | codes.NO_GROUP
+"""A coordinator answers so."""
+_SETTLES_S: Final = 5.0
+"""After a group's coordinator was silent, or was none."""
 
 _log = structlog.get_logger(__name__)
 
@@ -246,11 +251,53 @@ class KafkaCommitted:
     def __init__(self, clients: KafkaClients) -> None:
         self._clients = clients
         self._calls = GroupCalls(clients, _ask_committed)
+        self._descriptions = GroupCalls(clients, _ask)
+        self._described = False
+        """False until all groups have been described once."""
+        self._doubted: dict[str, float] = {}
+        """Groups without answer, and until when (monotonic) they are not asked for offsets."""
 
     async def committed(self, groups: Sequence[str]) -> AsyncIterator[Sequence[CommittedOffsets]]:
         """Answers for all groups, in chunks as they come."""
-        async for answers in self._calls.ask_all(groups):
-            yield [self._read(answer) for answer in answers]
+        doubted = [name for name in groups if name in self._doubted or not self._described]
+        not_ready = await self._not_ready(doubted)
+        self._described = True
+        if not_ready:
+            yield [self._no_answer(answer, error) for answer, error in not_ready.values()]
+        async for answers in self._calls.ask_all(
+            [name for name in groups if name not in not_ready]
+        ):
+            read = [self._read(answer) for answer in answers]
+            self._doubt(each.group for each in read if each.problem)
+            yield read
+
+    def _doubt(self, groups: Iterable[str]) -> None:
+        until_s = self._clients.clock.monotonic_s() + _SETTLES_S
+        self._doubted |= dict.fromkeys(groups, until_s)
+
+    async def _not_ready(
+        self, groups: Sequence[str]
+    ) -> dict[str, tuple[CallAnswer[Any], KafkaError]]:
+        """Groups whose coordinator does not answer, or is none, with its answer.
+
+        Found by describing them: a question for offsets to a broker that is no coordinator any more
+        ends the process, in the client library (librdkafka 2.16, issue 5040). So it is when a
+        broker comes back that was away, and when a collector has just been started again. A broker
+        that was frozen answers for some seconds before it learns that it is no coordinator.
+        """
+        found: dict[str, tuple[CallAnswer[Any], KafkaError]] = {}
+        async for answers in self._descriptions.ask_all(groups):
+            now_s = self._clients.clock.monotonic_s()
+            for answer in answers:
+                group, error = answer.group, answer.value
+                if isinstance(error, KafkaError) and error.code() not in _KNOWN_WELL:
+                    self._doubt([group])
+                    found[group] = answer, error
+                elif now_s < self._doubted.get(group, 0.0):
+                    found[group] = answer, KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+                else:
+                    self._doubted.pop(group, None)
+        return found
 
     async def not_surely_deleted(self, left_out: Mapping[str, tuple[str, int]]) -> frozenset[str]:
         """Topics of which Kafka does not say, when asked by name, that there is no offset.
@@ -292,9 +339,7 @@ class KafkaCommitted:
             answered_ms=answer.answered_ms,
         )
 
-    def _no_answer(
-        self, answer: CallAnswer[ConsumerGroupTopicPartitions], error: KafkaError
-    ) -> CommittedOffsets:
+    def _no_answer(self, answer: CallAnswer[Any], error: KafkaError) -> CommittedOffsets:
         refused = error.code() in codes.AUTHORIZATION
         reason = self._clients.causes.error(error, doing="asking for committed offsets")
         return CommittedOffsets(

@@ -19,7 +19,7 @@ _TRIES = 3
 """The client library may abort the child: the collector is started again then."""
 
 
-def _commit(kafka: EmbeddedKafka, topic: str, offset: int) -> str:
+def commit(kafka: EmbeddedKafka, topic: str, offset: int) -> str:
     group = unique("group")
     consumer = Consumer(kafka.admin_config() | {"group.id": group})
     consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
@@ -27,7 +27,7 @@ def _commit(kafka: EmbeddedKafka, topic: str, offset: int) -> str:
     return group
 
 
-class _Asked:
+class Asked:
     """A group that one process asks about, again and again."""
 
     def __init__(self, kafka: EmbeddedKafka, group: str) -> None:
@@ -47,13 +47,13 @@ class _Asked:
             ChildProcessError: the process was aborted.
         """
         for _ in range(_TIMES):
-            coordinator, offset = self._ask()
+            coordinator, offset = self.ask()
             if coordinator is not None and offset is not None:
                 return coordinator, offset
             time.sleep(_EVERY_S)  # noqa: TID251 asks a process of its own
         raise TimeoutError
 
-    def _ask(self) -> list[int | None]:
+    def ask(self) -> list[int | None]:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
@@ -77,7 +77,7 @@ def test_groups_are_asked_at_their_new_coordinator(three_brokers: EmbeddedKafka)
     kafka = three_brokers
     topic = create_topic(kafka, "moved")
     for _ in range(_TRIES):
-        asked = _Asked(kafka, _commit(kafka, topic, 7))
+        asked = Asked(kafka, commit(kafka, topic, 7))
         try:
             before, _ = asked.known()
             # nothing is asked meanwhile

@@ -414,13 +414,19 @@ def test_installations_can_add_settings_to_our_templates(
     assert index["mappings"]["properties"]["lag"] == {"type": "long", "index": False}
 
 
+@pytest.mark.parametrize("priority", [500, 1000])
 def test_a_template_of_others_that_would_hide_ours_is_named(
-    elasticsearch: EmbeddedElasticsearch, prefix: str, client: Elasticsearch, tmp_path: Path
+    elasticsearch: EmbeddedElasticsearch,
+    prefix: str,
+    client: Elasticsearch,
+    tmp_path: Path,
+    priority: int,
 ) -> None:
+    """Names would be analysed text: a group would be shown with rows of others."""
     store = open_store(elasticsearch.url, prefix, tmp_path)
     name = f"{prefix}-theirs"
     pattern = f"{prefix}-samples-2*"
-    client.indices.put_index_template(name=name, index_patterns=[pattern], priority=500)
+    client.indices.put_index_template(name=name, index_patterns=[pattern], priority=priority)
 
     with pytest.raises(HistoryError, match=name) as caught:
         store.write([samples(1)], batch="a")

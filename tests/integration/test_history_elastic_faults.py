@@ -280,6 +280,7 @@ def test_only_what_every_installation_has_is_used(proxy: FaultProxy, tmp_path: P
     verbs = {(request.method, _verb(request.path)) for request in proxy.requests}
     assert verbs == {
         ("PUT", "_index_template"),
+        ("POST", "_index_template"),
         ("PUT", "_bulk"),
         ("POST", "_refresh"),
         ("POST", "_pit"),

@@ -355,8 +355,10 @@ class TestUse:
         rounds = [*["OK"] * 6, None, None, *["OK"] * 6, *[None, None, "OK"] * 6]
 
         of_group, of_partition = browser.run(call, rounds)
+        few, _ = browser.run(call, ["OK", "OK", None, None, "OK"])
 
         assert of_group[6:8] == [False, False]
+        assert few == [False] * 5
         assert of_group[14:] == [True, True, False] * 6
         assert of_partition[6:8] == [True, True]
 

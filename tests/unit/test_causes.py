@@ -76,6 +76,13 @@ class Part:
         )
 
     @property
+    def _catches_up(self) -> CatchUpReason:
+        if self.produced is None or self.consumed is None:
+            return CatchUpReason.RATES_UNKNOWN
+        behind = self.consumed < self.produced
+        return CatchUpReason.FALLING_BEHIND if behind else CatchUpReason.KEEPS_UP
+
+    @property
     def outlook(self) -> Outlook:
         return Outlook(
             produced_per_s=self.produced,
@@ -84,7 +91,7 @@ class Part:
             catch_up_s=None,
             catch_up_low_s=None,
             catch_up_high_s=None,
-            catch_up_reason=CatchUpReason.RATES_UNKNOWN,
+            catch_up_reason=self._catches_up,
             loss_in_s=None,
             retention_used=None,
         )
@@ -608,6 +615,15 @@ NAMED: Final[dict[str, tuple[Case, CauseName, Certainty]]] = {
     "one partition whose member keeps up with another": (
         told(Part(by="a-1", rule=BEHIND, consumed=2), Part(by="a-1"), Part(by="b-1")),
         CauseName.SLOW_PARTITION,
+        LIKELY,
+    ),
+    "all are slow by less than half, and one of many is judged first": (
+        told(
+            Part(by="a-1", rule=BEHIND, consumed=6, lag=900),
+            *[Part(by="a-1", consumed=6, lag=300) for _ in range(8)],
+            Part(by="a-1", produced=None, consumed=None, lag=700),
+        ),
+        CauseName.ALL_SLOW,
         LIKELY,
     ),
     "all are slow, and some of them are not judged yet": (

@@ -8,6 +8,7 @@ indices. `PREFIX-KIND` is an alias for all of one kind. Retention deletes whole 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from elasticsearch import BadRequestError, Elasticsearch
@@ -19,6 +20,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PERIOD: Final[Mapping[Kind, str]] = {Kind.ROLLUP_1H: "%Y.%m", Kind.ROLLUP_1D: "%Y"}
 _DAILY: Final = "%Y.%m.%d"
 _DAY_MS: Final = 86_400_000
+_SOME_DAY_MS: Final = 1_800_000_000_000
 _MOST_DAYS: Final = 400
 _LONGEST_LIST: Final = 2000
 """Characters; the first line of a request may have 4,096."""
@@ -169,6 +171,41 @@ def put_template(
             template = {**template, "template": inner}
         else:
             return
+
+
+def overruled(client: Elasticsearch, prefix: str, kind: Kind) -> str:
+    """Why a new index of a kind would not get lagwatch's mapping; "".
+
+    Elasticsearch takes the one template with the highest priority. Without the mapping of
+    lagwatch's, names become analysed text: a group is not found by its name, or others are.
+
+    Raises:
+        ApiError: the server refused to say.
+    """
+    index = index_name(prefix, kind, _SOME_DAY_MS)
+    found = client.indices.simulate_index_template(name=index).body
+    properties = found.get("template", {}).get("mappings", {}).get("properties", {})
+    wanted = mappings(kind)["properties"]
+    if all(properties.get(name, {}).get("type") == wanted[name]["type"] for name in wanted):
+        return ""
+    others = [
+        f"{each['name']} (priority {each['index_template'].get('priority', 0)})"
+        for each in client.indices.get_index_template().body["index_templates"]
+        if each["name"] != alias(prefix, kind)
+        and each["index_template"].get("priority", 0) >= _PRIORITY
+        and any(fnmatchcase(index, pattern) for pattern in _patterns(each["index_template"]))
+    ]
+    return (
+        f"another index template decides for {all_indices(prefix, kind)}: "
+        f"{', '.join(others) or 'its name is not known'}. Leave these indices out of its "
+        f"index_patterns, or give it a priority below {_PRIORITY}; settings of yours belong into "
+        f"the component template {alias(prefix, kind)}@custom"
+    )
+
+
+def _patterns(template: Mapping[str, Any]) -> list[str]:
+    found = template["index_patterns"]
+    return [found] if isinstance(found, str) else list(found)
 
 
 def mappings(kind: Kind) -> Mapping[str, Any]:

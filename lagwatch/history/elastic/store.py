@@ -17,6 +17,7 @@ from lagwatch.history.elastic.indices import (
     holdings,
     indices_between,
     last_day,
+    overruled,
     put_template,
     templates,
 )
@@ -149,6 +150,14 @@ class ElasticStore:
             with reported("write the index templates", prefix=self.prefix):
                 for name, template in templates(self.prefix).items():
                     put_template(self.client, name, template)
+                reasons = (overruled(self.client, self.prefix, kind) for kind in Kind)
+                if reason := next(filter(None, reasons), ""):
+                    raise HistoryError(
+                        store=STORE,
+                        kind="schema",
+                        message=f"Elasticsearch: {reason}.",
+                        retryable=True,  # the rows wait in the spool
+                    )
             self._ready = True
 
     def _prefer(self, index: str, there: Sequence[Document]) -> BulkOutcome:

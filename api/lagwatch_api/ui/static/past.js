@@ -179,7 +179,8 @@ function known(points) {
 export function bands(points, between = betweenSamples(points)) {
   const few = ({ samples }, nth) => {
     const near = points.slice(Math.max(0, nth - NEAR), nth + NEAR + 1).map((point) => point.samples ?? 0);
-    const usual = middle(near.filter((count) => count > 0)) ?? 0; // a change of the verdict is a sample more
+    const around = near.filter((count) => count > 0).sort((a, b) => a - b);
+    const usual = around[Math.floor(around.length / 2)] ?? 0; // a change of the verdict is a sample more
     return usual >= ENOUGH && samples * 4 < usual * 3 && nth > 0 && nth < points.length - 1;
   };
   let last = "UNKNOWN";
@@ -193,7 +194,7 @@ export function bands(points, between = betweenSamples(points)) {
 export function betweenSamples(points, late = LATE) {
   const recorded = points.flatMap(({ status }, nth) => (status ? [nth] : []));
   const steps = recorded.slice(1).map((nth, place) => nth - recorded[place]);
-  const usual = (place) => middle(steps.slice(Math.max(0, place - AROUND), place + AROUND + 1));
+  const usual = (place) => lowerMiddle(steps.slice(Math.max(0, place - AROUND), place + AROUND + 1));
   const found = points.map(() => false);
   recorded.slice(1).forEach((next, place) => {
     const before = recorded[place];
@@ -202,8 +203,9 @@ export function betweenSamples(points, late = LATE) {
   return found;
 }
 
-function middle(values) {
-  return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
+/** The middle one; of two the smaller: of two distances one may be a hole. */
+function lowerMiddle(values) {
+  return [...values].sort((a, b) => a - b)[Math.floor((values.length - 1) / 2)];
 }
 
 function sentenceOf(event) {
