@@ -151,10 +151,15 @@ def test_duckdb_finds_the_same_rates_where_rounds_are_missing_and_log_ends_unkno
               union all
               select "group", topic, "partition", at_ms, 'consumed', committed_offset,
                 if(abs(commit_ms - read_ms) < {INTERVAL_MS}, commit_ms, read_ms) from seen),
-            ordered as (
-              select *, max(instant_ms) over (series rows unbounded preceding) as so_far_ms
+            dated as (
+              select *, max(instant_ms) over series as so_far_ms,
+                arg_max(coalesce(value, -1), instant_ms::hugeint * 10_000_000_000_000 + at_ms)
+                  over series as newest
               from sides
-              window series as (partition by "group", topic, "partition", what order by at_ms)),
+              window series as (partition by "group", topic, "partition", what order by at_ms
+                rows unbounded preceding)),
+            ordered as (
+              select * exclude (value), if(value < newest, newest, value) as value from dated),
             steps as (
               select *, at_ms - lag(at_ms) over series as apart_ms, value - lag(value) over series
                 as step, so_far_ms - lag(so_far_ms) over series as length_ms
@@ -324,3 +329,21 @@ def test_buckets_of_an_earlier_release_were_divided_by_all_their_time() -> None:
     (hour,) = rows_of(merge(old, Kind.ROLLUP_1H), "partition")
 
     assert (hour["produced"], hour["produced_s"]) == (5400, 300)
+
+
+def test_what_two_instances_read_around_a_change_counts_once() -> None:
+    """The change has a later row, of an earlier reading, than the round of the other instance."""
+
+    def seen(at_ms: int, read_ms: int, reason: str) -> dict[str, Any]:
+        offset = per_second(50, read_ms)
+        offsets = {"log_end_offset": offset, "committed_offset": offset, "lag": 0}
+        return at(0, at_ms=at_ms, commit_ms=read_ms, log_end_ms=read_ms, reason=reason, **offsets)
+
+    starts = [NOON_MS + number * INTERVAL_MS for number in range(20)]
+    rounds = [seen(start_ms, start_ms + 3_000, "interval") for start_ms in starts]
+    changes = [seen(start_ms + 1_000, start_ms + 1_000, "change") for start_ms in starts[::2]]
+
+    found = rows_of(rolled(whole(*rounds, *changes)), "partition")
+
+    assert [row["produced_per_s"] for row in found] == pytest.approx([50.0] * len(found))
+    assert [row["consumed_per_s"] for row in found] == pytest.approx([50.0] * len(found))

@@ -192,8 +192,12 @@ def moved(level: Level, rows: Series, moves: Moves, line: Timeline, span: Bucket
     instants = OffsetInstants.of(rows, line, log_end_ms=moves.log_end_ms, commit_ms=moves.commit_ms)
     return with_moves(
         replace(level, tally=tally),
-        steps.moved(moves.log_end_offset, instants.log_end_ms, series),
-        steps.moved(moves.committed_offset, instants.committed_ms, series),
+        steps.moved(
+            moves.log_end_offset, instants.log_end_ms, series, newest=instants.log_end_newest
+        ),
+        steps.moved(
+            moves.committed_offset, instants.committed_ms, series, newest=instants.committed_newest
+        ),
         span,
     )
 
@@ -215,17 +219,21 @@ class _Steps:
             & span.within(self._at_ms[1:])
         )
 
-    def moved(self, values: Int64, instant_ms: Int64, series: int) -> Moved:
+    def moved(self, values: Int64, instant_ms: Int64, series: int, *, newest: Int64) -> Moved:
         """How far a column moved on, over the steps at both ends of which it is known.
 
-        A step back says nothing: an offset that was reset, or a topic that was made anew.
+        A step back says nothing: an offset that was reset, or a topic that was made anew. Nor does
+        a lower value that is older than the one before: another instance of lagwatch read it.
 
         Args:
             values: the column, [rows].
             instant_ms: the instant that the value of each entry is of, [entries].
             series: how many there are.
+            newest: the entry up to each one that `instant_ms` is of.
         """
-        step, linked = self._steps(values)
+        held = values[self._row]
+        back = (held >= 0) & (held < held[newest])
+        step, linked = self._steps(np.where(back, held[newest], held))
         # what moved did so in some time, however equal the instants
         length_ms = np.maximum(np.diff(instant_ms), step > 0)
         linked &= (step >= 0) & (length_ms > 0)
@@ -235,10 +243,9 @@ class _Steps:
 
     def changes(self, values: Int64, size: int) -> Int64:
         """[cells]: over how many steps a column rose."""
-        step, linked = self._steps(values)
+        step, linked = self._steps(values[self._row])
         cell = self._span.cells(self._series[1:][linked], self._at_ms[1:][linked])
         return sums(np.clip(step[linked], 0, 1), cell, size)
 
-    def _steps(self, values: Int64) -> tuple[Int64, Bools]:
-        held = values[self._row]
+    def _steps(self, held: Int64) -> tuple[Int64, Bools]:
         return np.diff(held), self._linked & (held[1:] >= 0) & (held[:-1] >= 0)

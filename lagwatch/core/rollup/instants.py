@@ -16,7 +16,7 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetInstants:
-    """All [entries]; within a series they never go back."""
+    """All [entries]; within a series instants never go back."""
 
     log_end_ms: Int64
     """When the log end was read; the entry's `at_ms` where that is unknown."""
@@ -26,6 +26,10 @@ class OffsetInstants:
     Otherwise when the log end was read: it still held then. So the time of a group that commits
     nothing is time in which nothing was consumed.
     """
+
+    log_end_newest: Int64
+    """The entry of the same series, up to this one, that `log_end_ms` is of."""
+    committed_newest: Int64
 
     @classmethod
     def of(
@@ -40,10 +44,19 @@ class OffsetInstants:
         read_ms = line.entries.at_ms + later_ms[row]
         committed_ms = commit_ms[row]
         fresh = (committed_ms >= 0) & (np.abs(committed_ms - read_ms) < line.interval_ms[row])
+        known_ms = np.where(fresh, committed_ms, read_ms)
+        log_end_ms, committed_ms = _rising(series, read_ms), _rising(series, known_ms)
         return cls(
-            log_end_ms=_rising(series, read_ms),
-            committed_ms=_rising(series, np.where(fresh, committed_ms, read_ms)),
+            log_end_ms=log_end_ms,
+            committed_ms=committed_ms,
+            log_end_newest=_newest(log_end_ms == read_ms),
+            committed_newest=_newest(committed_ms == known_ms),
         )
+
+
+def _newest(risen: NDArray[np.bool_]) -> Int64:
+    """The last entry that has risen, up to each one; the first of a series always has."""
+    return np.maximum.accumulate(np.where(risen, np.arange(risen.size), 0))
 
 
 def _rising(series: Int64, at_ms: Int64) -> Int64:
