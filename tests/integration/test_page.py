@@ -1,5 +1,7 @@
 """The page in a real Chromium: over a real broker's groups, and over ten thousand."""
 
+import os
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -984,6 +986,13 @@ def test_the_page_asks_for_a_token_and_forgets_it_when_asked(
         eventually(lambda: browser.text("#live") != "connecting …", "the stream is open")
         assert browser.run("return document.cookie") == ""
         assert browser.run("return document.activeElement.id") == "main"
+
+        (tmp_path / "tokens").write_text(line("bob", "read", new_token()))
+        os.kill(lagwatch.pid, signal.SIGHUP)
+        eventually(lambda: browser.text("#log-in") != "", "her token is revoked")
+        (tmp_path / "tokens").write_text(line("alice", "read", token))
+        os.kill(lagwatch.pid, signal.SIGHUP)
+        eventually(lambda: browser.text("#who-name") == "alice (read)", "nobody has to type")
 
         browser.click("#log-out")
         eventually(lambda: browser.text("#log-in") != "", "it asks again")

@@ -5,6 +5,7 @@ import { make, say } from "./words.js";
 
 const PATH = "api/v1/session";
 const OPEN = { name: "", scope: "admin", takes_tokens: false }; // the rest of the page says what is wrong
+const ASKED_EVERY_MS = 5000;
 const RIGHTS = ["none", "read", "operate", "admin"];
 let scope = "none";
 
@@ -33,6 +34,12 @@ export async function check() {
   if (session?.scope === "none") location.reload();
 }
 
+/** A token that was taken away may be there again: on a wall nobody types one. */
+async function knownAgain() {
+  const session = await current().catch(() => null);
+  if (session && session.scope !== "none") location.reload();
+}
+
 async function current() {
   const answer = await fetch(PATH);
   if (!answer.ok) throw new Error(`status ${answer.status}`);
@@ -48,7 +55,9 @@ async function logIn(session) {
   form.hidden = false;
   $("fleet").hidden = true;
   $("token").focus();
+  const again = setInterval(knownAgain, ASKED_EVERY_MS);
   await new Promise((done) => form.addEventListener("submit", (event) => done(event.preventDefault()), { once: true }));
+  clearInterval(again);
   const headers = { "Content-Type": "application/json" };
   const answer = await fetch(PATH, { method: "POST", headers, body: JSON.stringify({ token: $("token").value.trim() }) });
   $("token").value = "";
