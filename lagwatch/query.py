@@ -624,14 +624,16 @@ def _wait_for_kafka(
     """Which rows have not committed since Kafka came back a few minutes ago.
 
     Nobody could read while it was away, and consumers take a while to come back after it: a minute
-    where the group is still without members (`unread`), or has committed for other partitions.
+    where the group is still without members (`unread`), or has committed for other partitions; two
+    where a member is known to hold the partition.
     """
     back_ms = around.partitions.back_ms[at]
     if (commits := around.facts.commits) is not None:
         back_ms = np.maximum(back_ms, commits.back_ms[commits.place[rows]])
     committed_ms = windows.in_time(windows.commit_ms).max(axis=0, initial=UNKNOWN)
     reads_on = np.isin(group, group[(back_ms >= 0) & (committed_ms >= back_ms)])
-    within_ms = np.where(unread | reads_on, LONG_MS, around.limits.unsure_ms)
+    within_ms = np.where(around.held(rows), 2 * LONG_MS, around.limits.unsure_ms)
+    within_ms[unread | reads_on] = LONG_MS
     back_of_late = around.asked_ms - back_ms <= within_ms
     waits: NDArray[np.bool_] = (back_ms >= 0) & back_of_late & (committed_ms < back_ms)
     return waits

@@ -122,8 +122,8 @@ def test_a_group_that_has_not_committed_since_kafka_came_back_is_not_said_to_rea
         live.commit(("a", "orders", 0, 100 + 10 * number))
         step()
     live.wait(120)
-    after = [step() for _ in range(12)]
-    later = [step() for _ in range(60)]
+    after = [step() for _ in range(20)]
+    later = [step() for _ in range(6)]
 
     assert 0 not in after
     assert later[-1] == 0, "it has had time to come back"
