@@ -346,6 +346,20 @@ class TestUse:
         assert between[:20] == [False, True, True, True, True] * 4
         assert between[hole] == [False] * 44
 
+    def test_the_last_step_before_a_hole_is_as_wide_as_every_other(
+        self, browser: Browser, scene: Scene
+    ) -> None:
+        browser.open(scene.lagwatch.base)
+        call = "const { withWidth } = await import('/ui/past.js');"
+        call += "return withWidth(given[0].map(([at, lag, late]) => ({ at, lag, late })))"
+        steps = [[0, 5, 1], [60, 6, None], [120, None, None], [180, 7, 1], [240, 8, 1]]
+
+        found = browser.run(call, steps)
+
+        ends = [(each["at"], each["lag"], each["late"]) for each in found]
+        assert ends[:4] == [(0, 5, 1), (59.999, 5, 1), (60, 6, None), (119.999, 6, None)]
+        assert [at for at, *_ in ends[4:]] == [120, 180, 240]
+
     def test_a_round_without_a_sample_is_a_hole_of_a_group_and_a_rest_of_a_partition(
         self, browser: Browser, scene: Scene
     ) -> None:

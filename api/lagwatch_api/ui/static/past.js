@@ -16,6 +16,7 @@ const NEAR = 2; // points that say how many samples are usual
 const ENOUGH = 4; // samples of a point: of fewer one may be late
 const LATE = 1.5; // groups have a sample in each round: one that comes so many times as late as usual is missing
 const LATE_PARTITION = 4; // partitions that do not change have fewer
+const BEFORE_S = 0.001; // of the next step
 const AROUND = 4; // distances on each side that say what is usual
 const HINT = "The strip below the curves is the verdict; lines are events. Drag over the curves to zoom.";
 const $ = (id) => document.getElementById(id);
@@ -145,15 +146,22 @@ export class Past {
       const times = points.map((point) => point.at_ms / 1000);
       const step = points.length > 1 ? times[1] - times[0] : 0;
       const end = Math.max(times.at(-1), Math.min(times.at(-1) + step, Date.now() / 1000));
-      const lasts = (values) => [...values, values.at(-1)]; // the last step has its width, too
+      const verdicts = bands(points, between);
+      const steps = withWidth(points.map((point, nth) => ({
+        at: times[nth],
+        lag: point.lag_max ?? point.total_lag ?? point.lag ?? empty[nth],
+        late: point.time_lag_max_s ?? point.time_lag_s ?? empty[nth],
+        verdict: verdicts[nth],
+      })));
+      const lasts = (name) => [...steps, steps.at(-1)].map((each) => each[name]); // the last step has its width, too
       say($("g-past-hint"), step ? `Each step is the most of ${duration(step)}. ${HINT}` : HINT);
       this.#chart.show(
         [
-          [...times, end],
-          lasts(points.map((point, nth) => point.lag_max ?? point.total_lag ?? point.lag ?? empty[nth])),
-          lasts(points.map((point, nth) => point.time_lag_max_s ?? point.time_lag_s ?? empty[nth])),
+          [...steps.map(({ at }) => at), end],
+          lasts("lag"),
+          lasts("late"),
         ],
-        { bands: bands(points, between), marks: marks.map((event) => ({ at: event.at_ms / 1000, strong: event.event === "deployment" })) },
+        { bands: steps.map(({ verdict }) => verdict), marks: marks.map((event) => ({ at: event.at_ms / 1000, strong: event.event === "deployment" })) },
       );
     }
     this.#list(events);
@@ -187,6 +195,15 @@ export function bands(points, between = betweenSamples(points)) {
   return points.map((point, nth) => {
     if (!between[nth]) last = point.status && !few(point, nth) ? point.status : "UNKNOWN";
     return last;
+  });
+}
+
+/** With a second point at the end of each step that a hole follows: the line would end where the step begins. */
+export function withWidth(steps) {
+  return steps.flatMap((step, nth) => {
+    const next = steps[nth + 1];
+    const ends = next && ["lag", "late"].some((name) => step[name] !== null && step[name] !== undefined && next[name] === null);
+    return ends ? [step, { ...step, at: next.at - BEFORE_S }] : [step];
   });
 }
 
