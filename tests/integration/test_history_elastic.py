@@ -433,6 +433,13 @@ def test_a_template_of_others_that_would_hide_ours_is_named(
 
     client.indices.delete_index_template(name=name)
     store.write([samples(1)], batch="a")
+    sound = store.verify()
+    client.indices.delete_index_template(name=f"{prefix}-samples")
+    theirs = f"{prefix}-samples-2020.01.01"
+    client.indices.create(index=theirs, mappings={"properties": {"group": {"type": "text"}}})
+    (torn,) = store.verify().torn
+    assert sound.torn == ()
+    assert torn.startswith(f"{theirs}: another index template made it")
     assert caught.value.kind == "schema"
     assert partitions(store) == [0]
     store.close()

@@ -281,6 +281,7 @@ def test_only_what_every_installation_has_is_used(proxy: FaultProxy, tmp_path: P
     assert verbs == {
         ("PUT", "_index_template"),
         ("POST", "_index_template"),
+        ("GET", "_mapping"),
         ("PUT", "_bulk"),
         ("POST", "_refresh"),
         ("POST", "_pit"),

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from lagwatch.cli import app as command
 from lagwatch.clock import Clock, SystemClock
-from lagwatch.config.history import HistorySettings
+from lagwatch.config.history import HistorySettings, RetentionSettings
 from lagwatch.core.record import Kind, from_rows
 from lagwatch.errors import HistoryError
 from lagwatch.history.build import History
@@ -60,7 +60,12 @@ def live() -> Live:
 @pytest.fixture
 def history(tmp_path: Path) -> Iterator[History]:
     settings = HistorySettings(
-        url=str(tmp_path / "store"), spool=tmp_path / "spool", flush_s=0.1, interval_s=1
+        url=str(tmp_path / "store"),
+        spool=tmp_path / "spool",
+        flush_s=0.1,
+        interval_s=1,
+        # the rows are of a day that is ever longer ago
+        retention=RetentionSettings(samples_days=0, group_samples_days=0, events_days=0),
     )
     opened = History(settings, SystemClock())
     yield opened

@@ -5,7 +5,7 @@
 indices. `PREFIX-KIND` is an alias for all of one kind. Retention deletes whole indices.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
@@ -184,9 +184,7 @@ def overruled(client: Elasticsearch, prefix: str, kind: Kind) -> str:
     """
     index = index_name(prefix, kind, _SOME_DAY_MS)
     found = client.indices.simulate_index_template(name=index).body
-    properties = found.get("template", {}).get("mappings", {}).get("properties", {})
-    wanted = mappings(kind)["properties"]
-    if all(properties.get(name, {}).get("type") == wanted[name]["type"] for name in wanted):
+    if _fits(kind, found.get("template", {}).get("mappings", {}), schema(kind)):
         return ""
     others = [
         f"{each['name']} (priority {each['index_template'].get('priority', 0)})"
@@ -200,6 +198,27 @@ def overruled(client: Elasticsearch, prefix: str, kind: Kind) -> str:
         f"{', '.join(others) or 'its name is not known'}. Leave these indices out of its "
         f"index_patterns, or give it a priority below {_PRIORITY}; settings of yours belong into "
         f"the component template {alias(prefix, kind)}@custom"
+    )
+
+
+def _fits(kind: Kind, mapping: Mapping[str, Any], columns: Iterable[str]) -> bool:
+    """Have these columns the types that lagwatch looks them up by?"""
+    properties, wanted = mapping.get("properties", {}), mappings(kind)["properties"]
+    return all(properties.get(name, {}).get("type") == wanted[name]["type"] for name in columns)
+
+
+def foreign_mappings(client: Elasticsearch, kind: Kind, *, prefix: str) -> list[str]:
+    """Indices of a kind that another template made, sorted: rows are not found by their key there.
+
+    Raises:
+        HistoryError: the cluster did not answer.
+    """
+    with reported("read the mappings of the indices", prefix=prefix):
+        found = client.indices.get_mapping(index=all_indices(prefix, kind)).body
+    return sorted(
+        name
+        for name, held in found.items()
+        if last_day(prefix, kind, name) is not None and not _fits(kind, held["mappings"], kind.key)
     )
 
 
