@@ -39,6 +39,8 @@ _REFUSED = (
 _LONG = "team." + "x" * 290 + ".orders"
 _SUMMARY = "#troubles summary"
 _TOTALS = "#totals > :not([hidden]):not(:empty)"
+_MOST_STEPS = 50
+"""Chromium keeps no more pages that were looked at before, in whatever test."""
 _FOCUSED = "return document.activeElement.innerText"
 _TITLE = "return document.title"
 _SEEN = """
@@ -896,4 +898,4 @@ def test_escape_in_a_group_opened_from_the_list_goes_back_to_its_row(
 
     eventually(lambda: browser.run(_FOCUSED) == opened, "its row has the focus")
     assert browser.url == f"{url}?sort=group"
-    assert browser.run("return history.length") == steps + 1
+    assert browser.run("return history.length") == min(steps + 1, _MOST_STEPS)
