@@ -65,7 +65,13 @@ def history(tmp_path: Path) -> Iterator[History]:
         flush_s=0.1,
         interval_s=1,
         # the rows are of a day that is ever longer ago
-        retention=RetentionSettings(samples_days=0, group_samples_days=0, events_days=0),
+        retention=RetentionSettings(
+            samples_days=0,
+            group_samples_days=0,
+            events_days=0,
+            rollup_5m_days=0,
+            rollup_1h_days=0,
+        ),
     )
     opened = History(settings, SystemClock())
     yield opened
