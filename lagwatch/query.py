@@ -627,9 +627,7 @@ def _wait_for_kafka(
     where the group is still without members (`unread`), or has committed for other partitions; two
     where a member is known to hold the partition.
     """
-    back_ms = around.partitions.back_ms[at]
-    if (commits := around.facts.commits) is not None:
-        back_ms = np.maximum(back_ms, commits.back_ms[commits.place[rows]])
+    back_ms = np.maximum(around.partitions.back_ms[at], around.commit_fact("back_ms", rows))
     committed_ms = windows.in_time(windows.commit_ms).max(axis=0, initial=UNKNOWN)
     reads_on = np.isin(group, group[(back_ms >= 0) & (committed_ms >= back_ms)])
     within_ms = np.where(around.held(rows), 2 * LONG_MS, around.limits.unsure_ms)

@@ -117,13 +117,13 @@ class RemoteSource:
             "trouble_since_at_least": answer.get("trouble_since_at_least") is True,
             "lost": answer.get("lost", 0),
             "lost_at_most": answer.get("lost_is") == _AT_MOST,
-            "handled": self._handled(cluster, group),
+            "handled": _handled_of(self.open_incidents(cluster, group), cluster, group),
         }
 
     @cached_property
     def _beyond_of_all(self) -> Mapping[tuple[str, str], _Json]:
         """The same for every group, in a few requests."""
-        fleet = self.document("/api/v1/fleet")
+        fleet, incidents = self.document("/api/v1/fleet"), self.open_incidents()
         wanted = ("state", "members", "since_at_least")
         found: dict[tuple[str, str], _Json] = {}
         for cluster in fleet["clusters"]:
@@ -136,17 +136,9 @@ class RemoteSource:
                 found[cluster["cluster"], group] = {
                     **{name: cells.get(name) for name in wanted},
                     **(asdict(beside[group]) if group in beside else {}),
-                    "handled": self._handled(cluster["cluster"], group),
+                    "handled": _handled_of(incidents, cluster["cluster"], group),
                 }
         return found
-
-    def _handled(self, cluster: str, group: str) -> str:
-        incident = self._incidents_once.get((cluster, group))
-        return incident.handled if incident else ""
-
-    @cached_property
-    def _incidents_once(self) -> Mapping[tuple[str, str], OpenIncident]:
-        return self.open_incidents()
 
     def found(self, cluster: str, groups: Sequence[str]) -> Mapping[str, Found]:
         """Causes and speeds of these groups; none from an older server."""
@@ -176,8 +168,10 @@ class RemoteSource:
                 )
         return found
 
-    def open_incidents(self) -> Mapping[tuple[str, str], OpenIncident]:
-        """By cluster and group; none where the server has no alerts.
+    def open_incidents(
+        self, cluster: str = "", group: str = ""
+    ) -> Mapping[tuple[str, str], OpenIncident]:
+        """By cluster and group, of all or of these; none where the server has no alerts.
 
         Raises:
             KeyError, TypeError: the answer has another form.
@@ -186,7 +180,8 @@ class RemoteSource:
         cursor = ""
         with suppress(NotFoundError):
             for _ in range(_MOST_PAGES):  # in a storm the oldest are those that somebody works on
-                answer = self.document(f"{_INCIDENTS}&cursor={quote(cursor, safe='')}")
+                wanted = urlencode({"cluster": cluster, "group": group, "cursor": cursor})
+                answer = self.document(f"{_INCIDENTS}&{wanted}")
                 found |= _incidents(answer)
                 cursor = answer.get("next") or ""
                 if not cursor:
@@ -285,6 +280,10 @@ def _incidents(answer: Mapping[str, Any]) -> Mapping[tuple[str, str], OpenIncide
         for each in answer["incidents"]
         if each["about"] == "group"
     }
+
+
+def _handled_of(incidents: Mapping[tuple[str, str], OpenIncident], cluster: str, group: str) -> str:
+    return incidents.get((cluster, group), OpenIncident()).handled
 
 
 def _handled(incident: Mapping[str, Any]) -> Iterator[str]:

@@ -129,11 +129,14 @@ class Case:
 
     def _falls_behind_too(self, partition: PartitionVerdict) -> bool:
         """Is it about as far behind as the worst one, and does its lag rise in its window?"""
-        start, end, worst = partition.start, partition.end, self.worst
-        if worst is None or start is None or end is None or end.lag is None:
+        start, end = partition.start, partition.end
+        if start is None or end is None or end.lag is None:
             return False
         rises = start.lag is not None and end.lag > start.lag
-        return rises and end.lag * _AS_FAR_BEHIND > (worst.current_lag or 0)
+        return rises and self._as_far_behind(end.lag)
+
+    def _as_far_behind(self, lag: int) -> bool:
+        return self.worst is not None and lag * _AS_FAR_BEHIND > (self.worst.current_lag or 0)
 
     def _much_slower(self, partition: PartitionVerdict) -> bool:
         """Is much less read of it than is written, or does its lag grow by more than chance?
@@ -142,9 +145,8 @@ class Case:
         """
         found = self.outlook_of(partition)
         if found is None or found.produced_per_s is None or found.consumed_per_s is None:
-            worst = self.worst
-            as_far = (partition.current_lag or 0) * _AS_FAR_BEHIND
-            return worst is not None and as_far > (worst.current_lag or 0) > 0
+            known = self.worst is not None and bool(self.worst.current_lag)
+            return known and self._as_far_behind(partition.current_lag or 0)
         grows = found.catch_up_reason is CatchUpReason.FALLING_BEHIND and not found.steady
         much = found.consumed_per_s * _MUCH_SLOWER < found.produced_per_s
         return much or (grows and found.consumed_per_s < _NEARLY * found.produced_per_s)

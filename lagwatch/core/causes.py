@@ -904,12 +904,9 @@ def _speeds(case: Case) -> tuple[float, float, int | None] | None:
 
 
 def _of_measured(found: Evidence) -> Evidence:
-    measured = found.get("partitions_measured")
-    return {
-        "of": ""
-        if measured is None
-        else fill(" in {measured:measured partition}", {"measured": measured})
-    }
+    if "partitions_measured" not in found:
+        return {"of": ""}
+    return {"of": fill(" in {partitions_measured:measured partition}", found)}
 
 
 # the rows

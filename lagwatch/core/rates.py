@@ -216,14 +216,14 @@ class Reading(NamedTuple):
 def reading(
     windows: WindowColumns, now_ms: int, away_between: Callable[[Int64, Int64], NDArray[np.bool_]]
 ) -> Reading:
-    """How rows were read; `now_ms` as for `rates`.
+    """How rows were read.
 
     What is committed after a long silence was read at its end, unless it is known only that
     something was read: see `away_between`.
 
     Args:
         windows: their windows.
-        now_ms: up to when commits are known.
+        now_ms: as for `rates`.
         away_between: True where Kafka or lagwatch was away between two instants, both of the shape
             [commits, rows].
     """

@@ -531,13 +531,25 @@ class Around:
             from_ms: instants, the rows along the last axis.
             until_ms: the same.
         """
-        columns = [tuple(getattr(self.partitions, name)[at] for name in ABSENCE)]
-        if (commits := self.facts.commits) is not None:
-            columns.append(tuple(getattr(commits, name)[commits.place[row]] for name in ABSENCE))
         found: Bools = self.unwatched.after_ms(from_ms) > self.unwatched.after_ms(until_ms)
-        for away_ms, back_ms in chain.from_iterable(map(each_absence, columns)):
+        for away_ms, back_ms in chain.from_iterable(map(each_absence, self.absences(row, at))):
             found |= (away_ms >= 0) & (away_ms < until_ms) & (back_ms > from_ms)
         return found
+
+    def absences(self, row: Slots, at: Slots) -> "tuple[Absence, Absence]":
+        """`ABSENCE` of each row's topic-partition, and of its partition of the offsets topic."""
+        return (
+            tuple(getattr(self.partitions, name)[at] for name in ABSENCE),
+            tuple(self.commit_fact(name, row) for name in ABSENCE),
+        )
+
+    def commit_fact(self, name: str, row: Slots) -> Int64:
+        """A column of `CommitFacts`, by row; -1 where nothing is known."""
+        commits = self.facts.commits
+        if commits is None:
+            return np.full(row.size, UNKNOWN, np.int64)
+        values: Int64 = getattr(commits, name)[commits.place[row]]
+        return values
 
     def quiet_since_ms(self, row: Slots, appended_ms: Int64, held: Bools) -> Int64:
         """Since when there has been something to read and the offset has not moved.
@@ -783,12 +795,8 @@ class Rows:
         return values
 
     def commit_fact(self, name: str) -> Int64:
-        """A column of `CommitFacts`, by row; -1 where nothing is known."""
-        commits = self.around.facts.commits
-        if commits is None:
-            return np.full(self.size, UNKNOWN, np.int64)
-        values: Int64 = getattr(commits, name)[commits.place[self.row]]
-        return values
+        """See `Around.commit_fact`."""
+        return self.around.commit_fact(name, self.row)
 
     def holds(self, name: str) -> Bools:
         """A boolean column of `RowFacts`, by row."""
@@ -900,10 +908,7 @@ class Rows:
     @cached_property
     def _absences(self) -> "tuple[Absence, Absence]":
         """`ABSENCE` of each row's partition, and of its partition of the offsets topic."""
-        return (
-            tuple(self.partition(name) for name in ABSENCE),
-            tuple(self.commit_fact(name) for name in ABSENCE),
-        )
+        return self.around.absences(self.row, self.at)
 
     @cached_property
     def pace_known(self) -> Bools:

@@ -253,7 +253,7 @@ class KafkaCommitted:
         self._calls = GroupCalls(clients, _ask_committed)
         self._descriptions = GroupCalls(clients, _ask)
         self._described = False
-        """False until all groups have been described once."""
+        """False before the first question: such a broker may have ended the process before."""
         self._doubted: dict[str, float] = {}
         """Groups without answer, and until when (monotonic) they are not asked for offsets."""
 

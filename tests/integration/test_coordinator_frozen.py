@@ -4,14 +4,15 @@ import os
 import signal
 
 from lagwatch.kafka.embedded import EmbeddedKafka
-from tests.integration.test_coordinator_moved import Asked, commit
-from tests.support.kafka import create_topic
+from tests.support.coordinator_asked import Asked
+from tests.support.kafka import commit, create_topic, unique
 
 
 def test_offsets_are_asked_for_some_seconds_after_a_frozen_coordinator_answers_again() -> None:
     """The client library aborts the process where the broker turns out to be no coordinator."""
     with EmbeddedKafka() as kafka:
-        group = commit(kafka, create_topic(kafka, "frozen"), 7)
+        group = unique("group")
+        commit(kafka, group, create_topic(kafka, "frozen"), 7)
         asked = Asked(kafka, group)
         try:
             assert asked.known()[1] == 7

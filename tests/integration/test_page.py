@@ -35,6 +35,12 @@ _QUICK = (
     "[alerts.policies.rest]\n"
 )
 
+_HOLES = """
+const { bands, betweenSamples } = await import("/ui/past.js");
+const points = given[0].map((status) => ({ status, samples: status ? 1 : 0 }));
+return [bands(points), betweenSamples(points), betweenSamples(points, 4)];
+"""
+"""Of verdicts of points: the strip, and what is between samples of a group, and of a partition."""
 _SEEN = (
     "return [...document.querySelectorAll(given[0])].filter((one) => one.checkVisibility())"
     ".map((one) => one.innerText)"
@@ -333,13 +339,10 @@ class TestUse:
         self, browser: Browser, scene: Scene
     ) -> None:
         browser.open(scene.lagwatch.base)
-        call = "const { bands, betweenSamples } = await import('/ui/past.js');"
-        call += "const points = given[0].map((status) => ({ status, samples: status ? 1 : 0 }));"
-        call += "return [bands(points), betweenSamples(points)]"
         # a point a second, a sample each five seconds, and 45 s without
         seconds = [*["OK", *[None] * 4] * 4, "ERR", *[None] * 44, *["ERR", *[None] * 4] * 4, "OK"]
 
-        verdicts, between = browser.run(call, seconds)
+        verdicts, between, _ = browser.run(_HOLES, seconds)
 
         hole = slice(21, 65)
         assert verdicts == [*["OK"] * 20, "ERR", *["UNKNOWN"] * 44, *["ERR"] * 20, "OK"]
@@ -364,14 +367,11 @@ class TestUse:
         self, browser: Browser, scene: Scene
     ) -> None:
         browser.open(scene.lagwatch.base)
-        call = "const { betweenSamples } = await import('/ui/past.js');"
-        call += "const points = given[0].map((status) => ({ status, samples: status ? 1 : 0 }));"
-        call += "return [betweenSamples(points), betweenSamples(points, 4)]"
         # a point and a sample each half minute, and an outage of a minute; a change of the interval
         rounds = [*["OK"] * 6, None, None, *["OK"] * 6, *[None, None, "OK"] * 6]
 
-        of_group, of_partition = browser.run(call, rounds)
-        few, _ = browser.run(call, ["OK", "OK", None, None, "OK"])
+        _, of_group, of_partition = browser.run(_HOLES, rounds)
+        _, few, _ = browser.run(_HOLES, ["OK", "OK", None, None, "OK"])
 
         assert of_group[6:8] == [False, False]
         assert few == [False] * 5
@@ -1006,7 +1006,7 @@ def test_the_page_asks_for_a_token_and_forgets_it_when_asked(
         eventually(lambda: browser.text("#log-in") != "", "her token is revoked")
         (tmp_path / "tokens").write_text(line("alice", "read", token))
         os.kill(lagwatch.pid, signal.SIGHUP)
-        eventually(lambda: browser.text("#who-name") == "alice (read)", "nobody has to type")
+        eventually(lambda: browser.text("#who-name") == "alice (read)", "she is known again")
 
         browser.click("#log-out")
         eventually(lambda: browser.text("#log-in") != "", "it asks again")

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lagwatch.clock import SystemClock
-from lagwatch.config.history import HistorySettings, RetentionSettings
+from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind, from_rows
 from lagwatch.errors import HistoryError, LagwatchError
 from lagwatch.history.drivers.registry import open_store
@@ -26,13 +26,12 @@ from lagwatch.jobs.stores.parquet.rollups import batch_name
 from lagwatch.jobs.stores.registry import open_state
 from lagwatch.jobs.tables import StoreRef
 from lagwatch.ports.history import EVER_MS, HistoryRange
-from tests.support.history import held, rollup
+from tests.support.history import FOREVER, held, rollup
 from tests.support.object_store import s3_bucket
 from tests.support.rollups import recording
 from tests.support.stores import KINDS_OF_STORES, history_of
 
 NOW_MS = day_start_ms("2026-11-22") + HOUR_MS
-FOREVER = RetentionSettings(**{f"{kind.value}_days": 0 for kind in Kind})
 
 
 @pytest.fixture(params=[*KINDS_OF_STORES, "s3"])

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lagwatch.config.history import HistorySettings, RetentionSettings
+from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind
 from lagwatch.history.layout import HOUR_MS, day_start_ms
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.jobs.rollup.job import RollupRequest, run_rollup
 from lagwatch.jobs.rollup.plan import ROLLUPS
 from lagwatch.jobs.tables import StoreRef
-from tests.support.history import held
+from tests.support.history import FOREVER, held
 from tests.support.rollups import Recording, recording
 from tests.support.waiting import eventually
 
@@ -38,8 +38,7 @@ driver_memory_mb = 512
 
 
 def ref(folder: Path) -> StoreRef:
-    forever = RetentionSettings(**{f"{kind.value}_days": 0 for kind in Kind})
-    return StoreRef(settings=HistorySettings(url=str(folder), retention=forever))
+    return StoreRef(settings=HistorySettings(url=str(folder), retention=FOREVER))
 
 
 def configured(place: Path, store: Path) -> Path:

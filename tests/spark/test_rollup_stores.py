@@ -24,13 +24,12 @@ from lagwatch.ports.history import HistoryAsk, HistoryPage
 from tests.support.elastic_history import settings as elastic_settings
 from tests.support.elastic_history import unique_prefix
 from tests.support.elasticsearch import EmbeddedElasticsearch
-from tests.support.history import NOON_MS, held, sample
+from tests.support.history import FOREVER, NOON_MS, held, sample
 from tests.support.rollups import INTERVAL_MS, Recording, recording
 from tests.support.stores import KINDS_OF_STORES, history_of
 
 FULL_MS = 600_000
 SOON_MS = day_start_ms("2026-11-22") + HOUR_MS
-FOREVER = RetentionSettings(**{f"{kind.value}_days": 0 for kind in Kind})
 
 
 def run(spark: SparkSession, ref: StoreRef) -> RollupResult:

@@ -487,12 +487,8 @@ def url(application: FastAPI) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.port}"
 
 
-def top_beside(application: FastAPI, incidents: list[dict[str, Any]], *, width: int) -> str:
-    return shown_beside(application, incidents, ["top"], width=width)
-
-
 def shown_beside(
-    application: FastAPI, incidents: list[dict[str, Any]], command: list[str], *, width: int
+    application: FastAPI, incidents: list[dict[str, Any]], *command: str, width: int
 ) -> str:
     """What is printed of a server with these incidents, of which each answer has one."""
 
@@ -554,7 +550,7 @@ class TestCommand:
         about = {"about": "group", "cluster": CLUSTER, "group": "other", "severity": "error"}
         known = {**about, "muted": False, "acknowledged_ms": None, "acknowledged_by": ""}
 
-        shown = top_beside(application, [known], width=140)
+        shown = shown_beside(application, [known], "top", width=140)
 
         broken, other, good = shown.splitlines()[1:4]
         assert ["broken" in broken, "other" in other, "good" in good] == [True] * 3
@@ -571,7 +567,7 @@ class TestCommand:
             for group, since_ms in began.items()
         ]
 
-        shown = top_beside(application, known, width=160)
+        shown = shown_beside(application, known, "top", width=160)
 
         broken, good, other = shown.splitlines()[1:4]
         assert " 2 h " in broken
@@ -591,7 +587,7 @@ class TestCommand:
             known("other", muted=True, acknowledged_ms=1),
         ]
 
-        shown = top_beside(application, handled, width=160)
+        shown = shown_beside(application, handled, "top", width=160)
 
         broken, other, good = shown.splitlines()[1:4]
         assert "no members, acknowledged by ann" in broken
@@ -605,7 +601,7 @@ class TestCommand:
         about = {"about": "group", "cluster": CLUSTER, "group": "broken", "severity": "error"}
         muted = {"muted": True, "acknowledged_ms": 1, "acknowledged_by": "ann"}
 
-        shown = shown_beside(application, [{**about, **muted}], command, width=200)
+        shown = shown_beside(application, [{**about, **muted}], *command, width=200)
 
         assert "muted, acknowledged by ann" in shown
 

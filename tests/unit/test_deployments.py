@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from lagwatch.cli import app as command
 from lagwatch.clock import Clock, SystemClock
-from lagwatch.config.history import HistorySettings, RetentionSettings
+from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind, from_rows
 from lagwatch.errors import HistoryError
 from lagwatch.history.build import History
@@ -24,6 +24,7 @@ from lagwatch.query import SnapshotQueries
 from lagwatch_api import create_app
 from tests.support.api_doubles import GivenSettings, RecordingCommands
 from tests.support.history import (
+    FOREVER,
     NOON_MS,
     Live,
     SetClock,
@@ -64,14 +65,7 @@ def history(tmp_path: Path) -> Iterator[History]:
         spool=tmp_path / "spool",
         flush_s=0.1,
         interval_s=1,
-        # the rows are of a day that is ever longer ago
-        retention=RetentionSettings(
-            samples_days=0,
-            group_samples_days=0,
-            events_days=0,
-            rollup_5m_days=0,
-            rollup_1h_days=0,
-        ),
+        retention=FOREVER,
     )
     opened = History(settings, SystemClock())
     yield opened

@@ -219,7 +219,9 @@ class _Steps:
             & span.within(self._at_ms[1:])
         )
 
-    def moved(self, values: Int64, instant_ms: Int64, series: int, *, newest: Int64) -> Moved:
+    def moved(
+        self, values: Int64, instant_ms: Int64, series: int, *, newest: Int64 | None
+    ) -> Moved:
         """How far a column moved on, over the steps at both ends of which it is known.
 
         A step back says nothing: an offset that was reset, or a topic that was made anew. Nor does
@@ -229,11 +231,12 @@ class _Steps:
             values: the column, [rows].
             instant_ms: the instant that the value of each entry is of, [entries].
             series: how many there are.
-            newest: the entry up to each one that `instant_ms` is of.
+            newest: the entry up to each one that `instant_ms` is of; None: each itself.
         """
         held = values[self._row]
-        back = (held >= 0) & (held < held[newest])
-        step, linked = self._steps(np.where(back, held[newest], held))
+        if newest is not None:
+            held = np.where((held >= 0) & (held < held[newest]), held[newest], held)
+        step, linked = self._steps(held)
         # what moved did so in some time, however equal the instants
         length_ms = np.maximum(np.diff(instant_ms), step > 0)
         linked &= (step >= 0) & (length_ms > 0)

@@ -27,9 +27,9 @@ class OffsetInstants:
     nothing is time in which nothing was consumed.
     """
 
-    log_end_newest: Int64
-    """The entry of the same series, up to this one, that `log_end_ms` is of."""
-    committed_newest: Int64
+    log_end_newest: Int64 | None
+    """The entry of the same series, up to this one, that `log_end_ms` is of; None: each itself."""
+    committed_newest: Int64 | None
 
     @classmethod
     def of(
@@ -49,13 +49,16 @@ class OffsetInstants:
         return cls(
             log_end_ms=log_end_ms,
             committed_ms=committed_ms,
-            log_end_newest=_newest(log_end_ms == read_ms),
-            committed_newest=_newest(committed_ms == known_ms),
+            log_end_newest=_newest(log_end_ms, read_ms),
+            committed_newest=_newest(committed_ms, known_ms),
         )
 
 
-def _newest(risen: NDArray[np.bool_]) -> Int64:
+def _newest(rising_ms: Int64, at_ms: Int64) -> Int64 | None:
     """The last entry that has risen, up to each one; the first of a series always has."""
+    if rising_ms is at_ms:  # as a rule, and the entries are many
+        return None
+    risen = rising_ms == at_ms
     return np.maximum.accumulate(np.where(risen, np.arange(risen.size), 0))
 
 

@@ -21,6 +21,7 @@ _PERIOD: Final[Mapping[Kind, str]] = {Kind.ROLLUP_1H: "%Y.%m", Kind.ROLLUP_1D: "
 _DAILY: Final = "%Y.%m.%d"
 _DAY_MS: Final = 86_400_000
 _SOME_DAY_MS: Final = 1_800_000_000_000
+"""Names an index that is made as those of all days are."""
 _MOST_DAYS: Final = 400
 _LONGEST_LIST: Final = 2000
 """Characters; the first line of a request may have 4,096."""

@@ -6,7 +6,7 @@ import { Group } from "./group.js";
 import { Live } from "./live.js";
 import { Mutes } from "./mutes.js";
 import { go, leave, onChange, read } from "./place.js";
-import { check, enter } from "./session.js";
+import { CHECK_EVERY_MS, check, enter } from "./session.js";
 import { Troubles } from "./troubles.js";
 import { duration, say } from "./words.js";
 
@@ -124,4 +124,4 @@ alerts.onChange(() => {
   say($("to-mutes"), active ? `${active} mute${active === 1 ? "" : "s"}` : "Mutes");
 });
 alerts.start();
-setInterval(() => live.connected || check(), 5000);
+setInterval(() => live.connected || check(), CHECK_EVERY_MS);

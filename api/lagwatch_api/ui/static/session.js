@@ -5,7 +5,7 @@ import { make, say } from "./words.js";
 
 const PATH = "api/v1/session";
 const OPEN = { name: "", scope: "admin", takes_tokens: false }; // the rest of the page says what is wrong
-const ASKED_EVERY_MS = 5000;
+export const CHECK_EVERY_MS = 5000;
 const RIGHTS = ["none", "read", "operate", "admin"];
 let scope = "none";
 
@@ -28,16 +28,10 @@ export async function enter() {
   };
 }
 
-/** Load the page anew when the token has been revoked; it then asks for another. */
-export async function check() {
+/** Load the page anew when the token has been revoked: it then asks for another. Or, while it asks, when it is valid again. */
+export async function check(asks = false) {
   const session = await current().catch(() => null); // the server may be away
-  if (session?.scope === "none") location.reload();
-}
-
-/** A token that was taken away may be there again: on a wall nobody types one. */
-async function knownAgain() {
-  const session = await current().catch(() => null);
-  if (session && session.scope !== "none") location.reload();
+  if (session && (session.scope === "none") !== asks) location.reload();
 }
 
 async function current() {
@@ -55,7 +49,7 @@ async function logIn(session) {
   form.hidden = false;
   $("fleet").hidden = true;
   $("token").focus();
-  const again = setInterval(knownAgain, ASKED_EVERY_MS);
+  const again = setInterval(() => check(true), CHECK_EVERY_MS); // on a wall nobody types a token
   await new Promise((done) => form.addEventListener("submit", (event) => done(event.preventDefault()), { once: true }));
   clearInterval(again);
   const headers = { "Content-Type": "application/json" };
