@@ -148,7 +148,8 @@ export class Group {
 
   #failed(error) {
     if (error.status === 404) {
-      say($("g-sentence"), "This group is not known. It may have been deleted, or nothing of it has been read yet.");
+      const { of } = read();
+      say($("g-sentence"), this.#live.isRead(of) ? "This group is not known. It may have been deleted, or nothing of it has been read yet." : `This group is not known yet: lagwatch has not read ${of} whole since it started.`);
       for (const id of ["g-old", "g-lost", "g-where"]) say($(id), "");
       $("g-mark").replaceChildren();
       $("g-verdict").dataset.level = "unknown";

@@ -34,6 +34,12 @@ export class Live {
     return this.clusters.get(cluster)?.state.stale === true;
   }
 
+  /** Has the server read a cluster since it started? Until then a group that it does not know may exist. */
+  isRead(cluster) {
+    const state = this.clusters.get(cluster)?.state;
+    return state !== undefined && state.round !== null && state.began_ms === null;
+  }
+
   /** The time on the clock of the server (ms): that of who looks may differ. */
   now(cluster) {
     const answer = this.clusters.get(cluster);
