@@ -99,6 +99,23 @@ def test_a_rate_that_is_not_known_yet_is_called_so(browser: Browser, url: str) -
     assert "not known yet: too few commits" in facts
 
 
+def test_a_rate_of_a_group_is_a_bound_where_only_most_partitions_are_measured(
+    browser: Browser, url: str
+) -> None:
+    browser.look(1440, 900, "light")
+    browser.open(f"{url}?group=partly&of={_CLUSTER}")
+    eventually(lambda: "Produced" in browser.text("#g-facts"), "the group is shown")
+
+    facts = browser.texts("#g-facts div")
+
+    missing = "not measured in 1 of 3 partitions: log end not known"
+    shown = [[line.strip() for line in fact.splitlines() if line.strip()] for fact in facts]
+    assert [fact for fact in shown if fact[0] == "Produced"] == [
+        ["Produced", "at least 2.7/s", missing]
+    ]
+    assert ["Read", "4/s"] in shown
+
+
 def test_a_group_that_reads_but_one_partition_is_not_said_to_read_nothing(
     browser: Browser, url: str
 ) -> None:

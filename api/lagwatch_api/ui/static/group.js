@@ -351,8 +351,8 @@ function readable(lag, part) {
 
 /** How fast it reads, and when it will have caught up: facts. */
 const speeds = (answer) => [
-  ["Produced", rate(answer.produced_per_s), answer.produced_per_s === null ? unmeasured(answer.partitions, "produced_per_s") : ""],
-  ["Read", rate(answer.consumed_per_s), answer.consumed_per_s === null ? unmeasured(answer.partitions, "consumed_per_s") : ""],
+  ["Produced", ...speed(answer, "produced_per_s")],
+  ["Read", ...speed(answer, "consumed_per_s")],
   ["Caught up in", catchUp(answer)],
   ...(answer.loss_in_s === null ? [] : [["Loses messages in", duration(answer.loss_in_s)]]),
 ];
@@ -360,12 +360,16 @@ const speeds = (answer) => [
 /** The lag of a partition, and what of it can be read where that is less. */
 const lagOf = ({ lag, readable_lag: part }) => (readable(lag, part) ? `${number(lag)} (${number(part)} can be read)` : number(lag));
 
-/** Of how many partitions a rate is missing, and why. */
-function unmeasured(partitions, key) {
+/** A rate of the group and a note: that of the measured partitions, where most are, and why others are not. */
+function speed({ partitions, ...whole }, key) {
+  if (whole[key] !== null) return [rate(whole[key]), ""];
   const committed = partitions.filter((part) => part.rule !== "never_committed" && part.rule !== "never_commits");
   const missing = committed.filter((part) => part[key] === null);
+  const known = committed.length - missing.length;
+  const sum = known * 2 > committed.length ? committed.reduce((total, part) => total + part[key], 0) : null;
   const why = missing.every((part) => part.lag === null) ? "log end not known" : "too few commits seen";
-  return missing.length ? `${number(missing.length)} of ${number(committed.length)} partitions: ${why}` : "";
+  const note = `${sum === null ? "" : "not measured in "}${number(missing.length)} of ${number(committed.length)} partitions: ${why}`;
+  return [sum === null ? rate(null) : `at least ${rate(sum)}`, missing.length ? note : ""];
 }
 
 /** Facts: [name, value, note]. */
