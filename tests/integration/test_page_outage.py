@@ -401,6 +401,27 @@ def test_totals_of_a_cluster_that_cannot_be_reached_are_marked_as_old(
     assert browser.run("return document.body.scrollWidth") <= size[0]
 
 
+@pytest.mark.usefixtures("url")
+def test_headings_over_groups_of_a_cluster_that_cannot_be_reached_are_marked_as_old(
+    browser: Browser, sites: Sites
+) -> None:
+    browser.look(1280, 800, "light")
+    open_fleet(browser, f"{sites.url}?view=cluster")
+    heading = f"{CLUSTER} · 8 groups, 2 in trouble"
+    eventually(lambda: heading in browser.texts(".heading"), "it is fresh")
+
+    sites.gone = True
+    eventually(lambda: f"{heading} (old)" in browser.texts(".heading"), "it is old")
+    marked = browser.run(
+        "return [...document.querySelectorAll('.heading')]"
+        ".find((each) => each.textContent.endsWith('(old)')).dataset.level"
+    )
+    sites.gone = False
+    eventually(lambda: heading in browser.texts(".heading"), "fresh again")
+
+    assert marked == ""
+
+
 def test_the_list_of_an_unreachable_cluster_says_since_when_and_why(
     browser: Browser, url: str
 ) -> None:

@@ -399,7 +399,7 @@ export class Fleet {
   #fill(slot, index) {
     const entry = this.#shown[index];
     place(slot, index, this.#top(index));
-    if (entry.heading !== undefined) return fillHeading(slot, entry);
+    if (entry.heading !== undefined) return fillHeading(slot, entry, (entry.members ?? []).filter((member) => this.#isOld(member)).length);
     return fillGroup(slot, entry, { known: this.#trends.of(entry), stale: this.#isOld(entry), note: this.#note(entry), now: this.#live.now(entry.cluster) });
   }
 

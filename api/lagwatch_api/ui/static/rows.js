@@ -49,14 +49,18 @@ export function place(slot, index, top) {
   slot.element.dataset.index = index;
 }
 
-export function fillHeading(slot, section) {
+/** `old`: of how many of its groups the data are too old to be trusted. */
+export function fillHeading(slot, section, old) {
   kind(slot, true);
   const groups = `${number(section.count)} group${section.count === 1 ? "" : "s"}`;
   const bad = section.bad ? `, ${number(section.bad)} in trouble` : "";
   const unknown = section.unknown ? `, ${number(section.unknown)} unknown` : "";
-  say(slot.open, `${section.heading} · ${section.outage ?? `${groups}${bad}${unknown}`}`);
+  const aged = old ? ` (${old < section.count ? `${number(old)} ` : ""}old)` : "";
+  say(slot.open, `${section.heading} · ${section.outage ?? `${groups}${bad}${unknown}${aged}`}`);
+  hint(slot.open, old && OLD);
   slot.open.dataset.heading = section.heading;
-  slot.open.dataset.level = section.outage ? "err" : section.bad ? (LEVELS[section.worst] ?? "warn") : "";
+  const level = section.bad && old < section.count ? (LEVELS[section.worst] ?? "warn") : "";
+  slot.open.dataset.level = section.outage ? "err" : level;
   if (section.outage) slot.open.removeAttribute("aria-expanded"); // it opens the details above
   else slot.open.setAttribute("aria-expanded", String(section.open));
   slot.element.removeAttribute("data-stale");
