@@ -487,32 +487,7 @@ def _outlooks(
     rows, group = rows[committed], group[committed]
     at, lag = columns.at[rows], columns.readable_lag[rows]
     windows = window_columns(moment.windows).take(columns.window[rows])
-    still = np.isin(columns.status[rows], (PartitionStatus.STOP, PartitionStatus.STALL))
-    unread = around.facts.membership[columns.window[rows]] == Membership.EMPTY
-    empty = np.flatnonzero(unread)
-    few = windows.take(empty)
-    left = _have_left(around, columns.window[rows[empty]], few)
-    unread[empty] = left | _was_set_back(few)
-    measured = rates(
-        windows,
-        at,
-        moment.history,
-        now_ms=around.asked_ms,
-        skew_ms=around.skew_ms,
-        stopped=still | unread,
-        caught_up=lag == 0,
-    )
-    # how much they read of what they passed is not known
-    unsure = _have_skipped(around, columns.window[rows], windows, columns.committed[rows])
-    unsure |= (
-        (measured.consumed_per_s == 0)
-        & (lag != 0)
-        & ~still
-        & _wait_for_kafka(around, columns.window[rows], at, windows, unread=unread, group=group)
-    )
-    if unsure.any():
-        reads_per_s = np.where(unsure, np.nan, measured.consumed_per_s)
-        measured = replace(measured, consumed_per_s=reads_per_s)
+    measured = _rates(moment, snapshot, rows, group, windows)
     every = outlooks(
         measured,
         lag=lag,
@@ -551,6 +526,48 @@ def _outlooks(
         yield replace(
             whole, partitions=dict(zip(places[start:stop], every[start:stop], strict=True))
         )
+
+
+def _rates(
+    moment: Moment,
+    snapshot: ClusterSnapshot,
+    rows: NDArray[np.int64],
+    group: NDArray[np.int64],
+    windows: WindowColumns,
+) -> Rates:
+    """How fast each of these rows is written and read; NaN where that is not known.
+
+    `group`, `windows`: the group, as a number from 0, and the window of commits of each row.
+    """
+    columns, around = snapshot.rows, snapshot.around
+    at, lag = columns.at[rows], columns.readable_lag[rows]
+    still = np.isin(columns.status[rows], (PartitionStatus.STOP, PartitionStatus.STALL))
+    unread = around.facts.membership[columns.window[rows]] == Membership.EMPTY
+    empty = np.flatnonzero(unread)
+    few = windows.take(empty)
+    left = _have_left(around, columns.window[rows[empty]], few)
+    unread[empty] = left | _was_set_back(few)
+    measured = rates(
+        windows,
+        at,
+        moment.history,
+        now_ms=around.asked_ms,
+        skew_ms=around.skew_ms,
+        stopped=still | unread,
+        caught_up=lag == 0,
+    )
+    # how much they read of what they passed is not known
+    unsure = _have_skipped(around, columns.window[rows], windows, columns.committed[rows])
+    unsure |= (
+        (measured.consumed_per_s == 0)
+        & (lag != 0)
+        & ~still
+        & _wait_for_kafka(around, columns.window[rows], at, windows, unread=unread, group=group)
+    )
+    if unsure.any():
+        reads_per_s = np.where(unsure, np.nan, measured.consumed_per_s)
+        measured = replace(measured, consumed_per_s=reads_per_s)
+    return measured
 
 
 def _taking(
