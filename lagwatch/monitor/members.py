@@ -29,6 +29,8 @@ _LOOPS: Final = 3
 takes to find it."""
 VISITS: Final = 3
 """So many times members come and go without reading before that is no finished job."""
+_NEW_MEMBER_MS: Final = 900_000
+"""A member that stays for longer is none of a crash loop."""
 _TURNS: Final = 12
 """A partition waits for its turn for so many times as long as it takes to find it: an hour."""
 _MOST_MEMBERS: Final = 2**30
@@ -95,6 +97,9 @@ class Groups:
         they did not leave it unread: see `LiveState.note_visits`."""
         self._visits: dict[str, deque[int]] = {}
         """When groups were left by members that had come."""
+        self._came: dict[str, dict[str, int]] = {}
+        """When members came to groups that were known, by group and member: those of the last
+        quarter of an hour."""
         self._visited: set[str] = set()
         """Groups to which members came and went since all groups were described last."""
         self._seen_visits: list[Visits] = []
@@ -184,6 +189,7 @@ class Groups:
             # what they committed then is in the windows now
             self._dirty |= self._visited
             self._visited.clear()
+            self._forget_arrivals(now_ms - _NEW_MEMBER_MS)
         visited = report.visited
         for info in report.groups:
             self._note_visit(info, now_ms, visited=info.group in visited)
@@ -207,13 +213,45 @@ class Groups:
             self.rebalances.update({g: number for g, number in report.rebalances.items() if number})
 
     def _note_visit(self, info: GroupInfo, now_ms: int, *, visited: bool) -> None:
-        """Note that members came and are gone again, also if no look saw them."""
-        before = self.info.get(info.group)
-        seen = info.empty and before is not None and bool(before.members)
+        """Note that members came and are gone again, also if no look saw them.
+
+        A member that was killed stays listed until its session ends: one that is started again
+        sooner leaves no moment without members.
+        """
+        seen = self._has_seen_visit(info, now_ms)
         if visited or seen:
             self._visits.setdefault(info.group, deque(maxlen=VISITS)).append(now_ms)
             self._dirty.add(info.group)
             self._visited.add(info.group)
+
+    def _has_seen_visit(self, info: GroupInfo, now_ms: int) -> bool:
+        """Have the last members left, or some that came when the last visit had ended?
+
+        Those that work beside each other, as in one run of a job, are one visit.
+        """
+        before = self.info.get(info.group)
+        if before is None or before.members == info.members or not (info.members or info.empty):
+            return False
+        there = {member.member_id for member in info.members}
+        listed = {member.member_id for member in before.members}
+        came = self._came.pop(info.group, {})
+        visits = self._visits.get(info.group, ())
+        ended_ms = visits[-1] if visits else UNKNOWN
+        known = came if there else dict.fromkeys(listed, now_ms) | came
+        seen = any(known.get(each, UNKNOWN) >= max(ended_ms, 0) for each in listed - there)
+        stay = {each: at for each, at in came.items() if each in there}
+        stay |= dict.fromkeys(there - listed, now_ms)
+        if stay:
+            self._came[info.group] = stay
+        return seen
+
+    def _forget_arrivals(self, before_ms: int) -> None:
+        for group in list(self._came):
+            kept = {each: at for each, at in self._came[group].items() if at >= before_ms}
+            if kept:
+                self._came[group] = kept
+            else:
+                del self._came[group]
 
     def take_visits(self) -> list[Visits]:
         """Of groups that were brought up to date since the last call, and had visits."""
@@ -229,6 +267,7 @@ class Groups:
     def drop(self, group: str) -> None:
         """Forget the state and members of a group that is not listed."""
         self._visits.pop(group, None)
+        self._came.pop(group, None)
         self.info.pop(group, None)
         self.owners.pop(group, None)
         if self.rebalances is not None:
