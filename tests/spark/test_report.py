@@ -421,7 +421,7 @@ def test_what_to_do_are_the_groups_in_trouble_when_the_day_ended(numbers, sql) -
         with l as (select *, row_number() over (partition by cluster, "group" order by at_ms desc) r
           from group_samples where at_ms >= {FROM_MS} and at_ms < {TO_MS})
         select cluster, "group", at_ms, status, total_lag lag, time_lag_s, catch_up_reason,
-          loss_in_s, loss_reason
+          loss_in_s, loss_reason, partitions
         from l where r = 1 and status in ('WARN', 'ERR')
         """
     )
@@ -430,6 +430,11 @@ def test_what_to_do_are_the_groups_in_trouble_when_the_day_ended(numbers, sql) -
     assert [row["group"] for row in numbers["to_do"]] == ["audit-archive"]
     (row,) = numbers["to_do"]
     assert (row["cause"], row["cause_certainty"]) == ("not_committing", "likely")
+    began = [each["from_ms"] for each in numbers["incidents"] if each["group"] == "audit-archive"]
+    recorded = sql(
+        f"select since_ms from group_samples where at_ms = {row['at_ms']} and since_ms is not null"
+    )
+    assert row["since_ms"] == min(*began, *(each["since_ms"] for each in recorded))
     risks = [risk for risk in numbers["retention"] if risk["group"] == "audit-archive"]
     assert row["lost"] == sum(risk["lost"] for risk in risks) > 400
 
@@ -597,7 +602,7 @@ def test_the_text_is_short_and_names_what_matters(result) -> None:
     assert lines[0] == "Consumer lag on 2026-10-25: 5 incidents in 5 of 46 groups"
     assert lines[1].startswith("lab was recorded for 23.0 of 25 hours")
     assert lines[2].startswith("The lag of 1 group was never known")
-    assert lines[3].startswith("To do: audit-archive on prod is ERR: lag ")
+    assert lines[3].startswith("To do: audit-archive on prod is ERR, since 16 Oct 00:55: lag ")
     assert lines[4].startswith("  Cause (likely): ")
     mailer = "ERR mailer on prod (stopped) from 02:12 until 05:06: no members (certain); lag "
     assert any(line.startswith(mailer) for line in lines)

@@ -15,7 +15,7 @@ MINUTE_MS = 60_000
 ROUNDS = (
     "cluster string, `group` string, at_ms long, status string, total_lag long, time_lag_s double,"
     " time_lag_reason string, catch_up_s double, catch_up_reason string, loss_in_s double,"
-    " loss_reason string"
+    " loss_reason string, since_ms long, partitions int"
 )
 EVENTS = "cluster string, `group` string, event string, at_ms long, before string, after string"
 BUCKETS = "cluster string, `group` string, bucket_ms long, lag_max long"
@@ -32,7 +32,10 @@ def _events(spark: SparkSession, *changes: Change) -> DataFrame:
 
 def _rounds(spark: SparkSession) -> DataFrame:
     rows = [
-        ("here", "billing", at_ms, "ERR", 85, 233.6, "measured", None, "not_moving", None, None)
+        (
+            *("here", "billing", at_ms, "ERR", 85, 233.6, "measured"),
+            *(None, "not_moving", None, None, None, 3),
+        )
         for at_ms in (LAST_MS - 10_000, LAST_MS)
     ]
     return spark.createDataFrame(rows, ROUNDS)
@@ -83,7 +86,7 @@ def test_nothing_is_to_do_for_a_group_that_ended_or_recovered_after_its_last_rou
 def test_a_group_that_ended_unknown_is_to_do_with_its_last_known_round(
     spark, changes, listed
 ) -> None:
-    unknown = [("here", "billing", LAST_MS + 10_000, "UNKNOWN", *[None] * 7)]
+    unknown = [("here", "billing", LAST_MS + 10_000, "UNKNOWN", *[None] * 9)]
     rounds = _rounds(spark).union(spark.createDataFrame(unknown, ROUNDS))
 
     rows = rounds.transform(troubles.standing(DAY, _events(spark, *changes))).collect()

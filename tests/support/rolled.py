@@ -397,6 +397,7 @@ class _Series:
                 each[2] if is_bad else None for each, is_bad in zip(causes, bad, strict=True)
             ],
             "catch_up_reason": ["not_moving" if is_bad else None for is_bad in bad],
+            "since_ms": np.where(bad, self.at_ms[chosen] - 864_000_000, -1),
             "loss_in_s": np.where(bad & (group.retained > 0), 7200.0, np.nan),
             "loss_reason": [
                 ("nearing" if group.retained else "nothing_deleted") if is_bad else None

@@ -454,6 +454,8 @@ def _standing(**changes) -> dict:
         "time_lag_reason": "beyond_history",
         "catch_up_s": None,
         "catch_up_reason": "falling_behind",
+        "partitions": 3,
+        "since_ms": None,
         "loss_in_s": 18_000.0,
         "loss_reason": "nearing",
     }
@@ -481,6 +483,42 @@ def test_text_and_page_lead_with_what_to_do(report) -> None:
     assert page.index('id="today"') < page.index('id="heat"')
     assert "Cause (likely): too slow." in page
     assert with_incident.as_json()["to_do"][0]["loss_in_s"] == 18_000.0
+
+
+@pytest.mark.parametrize(
+    ("recorded_min", "incident_min", "said"),
+    [
+        (678, 684, "is ERR, since 11:18: lag"),
+        (690, 684, "is ERR, since 11:24: lag"),
+        (None, 684, "is ERR, since 11:24: lag"),
+        (-60, None, "is ERR, since {yesterday} 23:00: lag"),
+        (None, None, "is ERR: lag"),
+    ],
+)
+def test_trouble_begins_before_the_verdict_on_it(report, recorded_min, incident_min, said) -> None:
+    at = lambda minutes: None if minutes is None else report.from_ms + minutes * 60_000  # noqa: E731
+    incident = replace(_INCIDENT, from_ms=at(incident_min))
+    row = to_do(_standing(since_ms=at(recorded_min)), incident, ())
+    zone = ZoneInfo(report.time_zone)
+    yesterday = f"{datetime.fromtimestamp(report.from_ms / 1000 - 3600, zone):%-d %b}"
+
+    text = plain(replace(report, to_do=(row,)))
+
+    assert f"To do: billing on prod {said.format(yesterday=yesterday)}" in text
+
+
+@pytest.mark.parametrize(
+    ("partitions", "said"),
+    [(1, "never, nothing is read"), (3, "never, not all partitions are read")],
+)
+def test_a_group_that_reads_some_partitions_is_not_said_to_read_nothing(
+    report, partitions, said
+) -> None:
+    row = to_do(_standing(catch_up_reason="not_moving", partitions=partitions), None, ())
+    with_row = replace(report, to_do=(row,))
+
+    assert f"catch-up: {said};" in plain(with_row)
+    assert f">{said}<" in html(with_row)
 
 
 def test_the_status_of_a_group_that_ended_unknown_is_said_to_be_the_last_known_one(report) -> None:

@@ -168,6 +168,7 @@ def group_samples(
             "rebalances": _rebalances(capture, groups),
             "reason": Text.same(reason, size),
             **_insights(capture, groups),
+            "since_ms": columns.since_ms[groups],
         },
     )
 

@@ -264,6 +264,7 @@ _GROUP_SAMPLES = (
     _text("catch_up_reason", "how that is known, or why not; of WARN and ERR", nullable=True),
     _real("loss_in_s", "s", "until messages are deleted unread; null: see loss_reason"),
     _text("loss_reason", "how that is known, or why not; of WARN and ERR", nullable=True),
+    _instant("since_ms", "when the oldest trouble of its partitions began; null: it has none"),
     *_ORIGIN,
 )
 

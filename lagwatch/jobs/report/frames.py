@@ -38,6 +38,7 @@ PARTITION_BUCKETS: Final = (
 GROUP_ROUNDS: Final = (
     *("status", "total_lag", "time_lag_s", "time_lag_reason", "members", "interval_ms", "reason"),
     *("cause", "cause_certainty", "catch_up_s", "catch_up_reason", "loss_in_s", "loss_reason"),
+    *("since_ms", "partitions"),
 )
 OFFSETS: Final = ("committed_offset", "log_end_offset", "log_start_offset")
 EVENT_COLUMNS: Final = (

@@ -210,7 +210,7 @@ class ToDo:
     ended_unknown: bool
     """True: its status was UNKNOWN from then on to the end of the day, or of its recording."""
     since_ms: int | None
-    """Begin of its open incident; None: before anything that is known."""
+    """When the trouble began, as its verdict said, or its open incident; None: not known."""
     lag: int | None
     time_lag_s: float | None
     time_lag_bound: str | None
@@ -218,6 +218,8 @@ class ToDo:
     catch_up_s: float | None
     catch_up_reason: str | None
     """None: not recorded."""
+    partitions: int | None
+    """All of every topic it committed to."""
     loss_in_s: float | None
     loss_reason: str | None
     lost: int

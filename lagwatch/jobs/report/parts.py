@@ -157,12 +157,13 @@ def to_do(
         at_ms=row["at_ms"],
         status=row["status"],
         ended_unknown=row["ended_unknown"],
-        since_ms=incident.from_ms if incident else None,
+        since_ms=_trouble_ms(row["since_ms"], incident),
         lag=row["total_lag"],
         time_lag_s=row["time_lag_s"],
         time_lag_bound=None if row["time_lag_s"] is None else _BOUNDS.get(row["time_lag_reason"]),
         catch_up_s=row["catch_up_s"],
         catch_up_reason=row["catch_up_reason"],
+        partitions=row["partitions"],
         loss_in_s=row["loss_in_s"],
         loss_reason=row["loss_reason"],
         lost=sum(risk.lost for risk in risks),
@@ -171,6 +172,12 @@ def to_do(
         cause_certainty=incident.cause_certainty if incident else None,
         cause_text=incident.cause_text if incident else None,
     )
+
+
+def _trouble_ms(recorded_ms: int | None, incident: ReportedIncident | None) -> int | None:
+    """When the trouble began: a verdict comes minutes after it, and may have become worse."""
+    verdict_ms = incident.from_ms if incident else None
+    return min((each for each in (recorded_ms, verdict_ms) if each is not None), default=None)
 
 
 _BOUNDS: Final = {reason.word: reason.bound.value for reason in TimeLagReason}

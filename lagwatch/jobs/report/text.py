@@ -23,6 +23,7 @@ from lagwatch.jobs.report.words import (
     last_seen_open,
     loss,
     lost,
+    moment,
     number,
     share,
     time_lag,
@@ -96,16 +97,22 @@ def _to_do(report: Report) -> Iterator[str]:
     for row in report.to_do[:_SHOWN]:
         known = f" when last known, at {clock(row.at_ms, zone)}" if row.ended_unknown else ""
         verb = "was" if known else "is"
+        since = "" if row.since_ms is None else f", since {_when(row.since_ms, report, zone)}"
         yield (
-            f"To do: {row.group} on {row.cluster} {verb} {row.status}{known}: "
+            f"To do: {row.group} on {row.cluster} {verb} {row.status}{known}{since}: "
             f"lag {number(row.lag)}; "
             f"time lag {time_lag(row.time_lag_s, row.time_lag_bound)}; "
-            f"catch-up: {catch_up(row.catch_up_s, row.catch_up_reason)}; "
+            f"catch-up: {catch_up(row.catch_up_s, row.catch_up_reason, row.partitions)}; "
             f"loss: {loss(row.loss_in_s, row.loss_reason, lost(row.lost, row.lost_at_most))}"
         )
         if row.cause_text:
             yield f"  {row.cause_text}"
     yield from _more(len(report.to_do), "group in trouble", "groups in trouble")
+
+
+def _when(at_ms: int, report: Report, zone: ZoneInfo) -> str:
+    """The clock of the day, or a date."""
+    return clock(at_ms, zone) if at_ms >= report.from_ms else moment(at_ms, zone)
 
 
 def _incidents(report: Report) -> Iterator[str]:

@@ -12,7 +12,7 @@ from lagwatch.jobs.report.frames import BAD, GROUP, PARTITION, UNKNOWN, last_cha
 
 _STANDING: Final = (
     *("at_ms", "status", "total_lag", "time_lag_s", "time_lag_reason"),
-    *("catch_up_s", "catch_up_reason", "loss_in_s", "loss_reason"),
+    *("catch_up_s", "catch_up_reason", "loss_in_s", "loss_reason", "since_ms", "partitions"),
 )
 SPELLS: Final = T.StructType(
     [

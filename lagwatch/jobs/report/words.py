@@ -28,15 +28,20 @@ def time_lag(seconds: float | None, bound: str | None) -> str:
     return UNKNOWN if seconds is None else words.bounded(seconds, bound or "")
 
 
-def catch_up(seconds: float | None, reason: str | None) -> str:
-    """When a group will have caught up, or why it will not; no verb: `in 2 h`."""
+def catch_up(seconds: float | None, reason: str | None, partitions: int | None = None) -> str:
+    """When a group will have caught up, or why it will not; no verb: `in 2 h`.
+
+    `partitions`: how many it has. What does not move is the one that waits longest.
+    """
     if seconds is not None:
         return f"in {duration(seconds)}"
+    if reason == CatchUpReason.NOT_MOVING and partitions == 1:
+        return "never, nothing is read"
     return _NO_CATCH_UP.get(reason or "", UNKNOWN)
 
 
 _NO_CATCH_UP: Final = {
-    CatchUpReason.NOT_MOVING.value: "never, it reads nothing",
+    CatchUpReason.NOT_MOVING.value: "never, not all partitions are read",
     CatchUpReason.FALLING_BEHIND.value: "never, more is written than it reads",
     CatchUpReason.TOO_SLOW.value: "in more than a year",
     CatchUpReason.WAITS_FOR_TRANSACTION.value: "not before a transaction ends",
