@@ -38,6 +38,8 @@ FRESH_STEPS: Final = 2
 to it, and its first commit takes a while."""
 _TURN_STEPS: Final = 60
 """An hour by default."""
+_SHORT_RUN: Final = 4
+"""Part of `next_run_ms` up to which a run is short: 105 seconds by default."""
 _LONG_AGO_MS: Final = -(1 << 60)
 NEVER_MS: Final = 1 << 60
 """Later than every instant."""
@@ -1007,13 +1009,28 @@ class Rows:
     def ended(self) -> Bools:
         """Mask of rows whose members left right after a commit, as a finished job does.
 
-        None came since that leaves again without reading, as one does that fails at a message.
+        Who commits and is not seen as a member of a group without any came and went between two
+        looks, or assigns itself its partitions: a job as well, if it worked for a short time only
+        or was taken for one before. None came since that leaves again without reading, as one does
+        that fails at a message.
         """
-        left_after_ms = self._left_ms - np.maximum(
-            self.commit_ms, self.around.pace.moved_ms[self.row]
-        )
-        ended: Bools = np.abs(left_after_ms) <= self._leave_ms
+        last_ms = np.maximum(self.commit_ms, self.around.pace.moved_ms[self.row])
+        ended: Bools = np.abs(self._left_ms - last_ms) <= self._leave_ms
+        unseen = (self.membership == Membership.EMPTY) & (self._left_ms < last_ms)
+        ended |= unseen & (self.ran_for_short | self.around.pace.may_be_job[self.row])
         return ended & ~self.visited
+
+    @property
+    def ran_for_short(self) -> Bools:
+        """Mask of rows that have worked for less than two minutes in all.
+
+        A quarter of the time after which the next run of a job would be missed.
+        """
+        pace = self.around.pace
+        last_ms = np.maximum(self.commit_ms, pace.moved_ms[self.row])
+        worked_ms = last_ms - pace.since_s[self.row].astype(np.int64) * 1000
+        short: Bools = worked_ms * _SHORT_RUN <= self.limits.next_run_ms
+        return short
 
     @cached_property
     def visited(self) -> Bools:
@@ -1103,8 +1120,11 @@ class Rows:
         """Mask of rows that still commit, or may do so unseen by polls."""
         steps = np.maximum(self.windows.count.astype(np.int64) - 1, 1)
         usual_ms = np.maximum(3 * self.span_ms // steps, self.limits.step_ms)
+        # a window may span a pause: no longer than it has committed the same offset already
+        repeated_ms = self.commit_ms - self.around.pace.moved_ms[self.row]
+        usual_ms = np.minimum(usual_ms, repeated_ms + self.limits.step_ms)
         seen = ~self.come(self.commit_ms + usual_ms + 1)
-        seen &= self.commit_ms > self.around.pace.moved_ms[self.row]
+        seen &= repeated_ms > 0
         polled = self.commit_fact("polled") == 1
         on: Bools = np.where(polled, self.membership == Membership.HELD, seen)
         stalled = self.around.pace.stalled[self.row]

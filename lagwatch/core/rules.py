@@ -282,15 +282,12 @@ def _silent_before_start(rows: Rows) -> Bools:
 def _ran_once(rows: Rows) -> Bools:
     """Mask of rows with one short run so far, whose members left right behind its last commit.
 
-    Short: a quarter of the time after which the next run would be missed. Who works for longer and
-    goes is a consumer that was closed; so is one that committed for longer with nothing to read.
+    Who works for longer and goes is a consumer that was closed; so is one that committed for longer
+    with nothing to read.
     """
-    pace, limits = rows.around.pace, rows.limits
-    moved_ms = pace.moved_ms[rows.row]
-    last_ms = np.maximum(moved_ms, rows.commit_ms)
-    worked_ms = last_ms - pace.since_s[rows.row].astype(np.int64) * 1000
-    once = rows.ended & (worked_ms * _SHORT_RUN <= limits.next_run_ms) & ~_rested(rows)
-    return once & ~rows.come(moved_ms + _DAY_STEPS * limits.step_ms, once)
+    moved_ms = rows.around.pace.moved_ms[rows.row]
+    once = rows.ended & rows.ran_for_short & ~_rested(rows)
+    return once & ~rows.come(moved_ms + _DAY_STEPS * rows.limits.step_ms, once)
 
 
 def _rested(rows: Rows) -> Bools:
@@ -351,8 +348,6 @@ _MUCH: Final = 50
 _HELD_MS: Final = 900_000
 """The longest time Kafka lets a transaction stay open by default (`transaction.max.timeout.ms`)."""
 _TWO_COMMITS: Final = 2
-_SHORT_RUN: Final = 4
-"""Part of `next_run_ms` up to which a run is short: 105 seconds by default."""
 _WHILE_STEPS: Final = 5
 """Five minutes by default."""
 _LONG_STEPS: Final = 60
