@@ -464,7 +464,7 @@ class Limits:
     poll; a minute later it is seen whether the member has left.
     """
     loss_shown_ms: int = 3_600_000
-    leave_ms: int = 6_000
+    leave_ms: int = 9_000
     """From a job's last commit until its members are seen to have left; sessions end later."""
     polled_leave_ms: int = 30_000
     """`leave_ms` where offsets and groups are polled."""

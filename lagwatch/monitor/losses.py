@@ -451,6 +451,7 @@ class Losses:
         if not (begun or has_read):
             verdict = self._cannot_have_read(found, vacancy, exact_times=exact_times)
             if verdict is None:
+                self._doubt(found, now_ms)
                 return
             suspected = self._is_suspected(found, now_ms, skew_ms)
             if verdict or suspected:
@@ -467,6 +468,17 @@ class Losses:
         behind = _BEHIND * found.lag >= found.step and not has_read
         behind |= found.row in self._leaps
         self._settle(found.row, (found.before, lost_to, found.passed_to), now_ms, behind=behind)
+
+    def _doubt(self, found: "_Pass", now_ms: EpochMs) -> None:
+        """It seems to have its messages deleted once they are read.
+
+        One that is nearer to the log start than to the log end may have been thrown back there.
+        """
+        start = self.starts.known_before(found.at, found.committed_ms)
+        if 0 <= start <= found.offset < start + found.lag:
+            self._setbacks.doubt(found.row, now_ms)
+            passed = found.before, found.before, found.passed_to
+            self._settle(found.row, passed, now_ms, behind=True)
 
     def _may_have_become_faster(self, found: "_Pass") -> bool:
         """Did it commit as usual before this, so that its speed is known, and may change?

@@ -556,6 +556,22 @@ def test_what_was_lost_is_a_lower_bound_where_deleted_messages_may_have_been_rea
     assert set(found[5:]) == {(0, "lower_bound")}
 
 
+def test_who_goes_on_right_behind_the_log_start_may_have_skipped_what_was_deleted(
+    rounds: Rounds,
+) -> None:
+    """There lies who was thrown back, and who has its messages deleted once read."""
+    reads_slowly(rounds, log_end=1_900)
+    rounds.round(3_990, 6_000)
+    rounds.round(4_050, 6_000)
+    rounds.commit(4_000, 4_060)  # the first came before the log start moved on
+
+    for offset in range(4_061, 4_067):  # it is as slow as before
+        rounds.round(4_050, 60_000)
+        rounds.commit(offset)
+
+    assert rounds.lost() == 4_050 - 15
+
+
 def test_a_slow_member_that_becomes_fast_as_the_log_start_passes_it_lost_nothing(
     rounds: Rounds,
 ) -> None:
