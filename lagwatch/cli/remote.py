@@ -387,6 +387,7 @@ def _group(status: _Json) -> GroupView:
         unknown_partitions=unknown,
         since_ms=status.get("since_ms"),
         readable_lag=None if nothing_known else status.get("readable_lag"),
+        left_behind_lag=None if nothing_known else status.get("left_behind_lag"),
         time_lag_s=status.get("time_lag_s"),
         time_lag_bound=status.get("time_lag_bound", ""),
         complete=float(status["complete"]),

@@ -53,8 +53,9 @@ def draw_group(screen: Console, group: GroupView) -> None:
         facts.append(f"open incident since {at_least}{words.instant(group.trouble_since_ms)}")
     if group.handled:
         facts.append(group.handled)
+    left = f" ({group.left_behind_lag:,} in topics left behind)" if group.left_behind_lag else ""
     facts += [
-        f"lag {_total(group)}",
+        f"lag {_total(group)}{left}",
         *losses(line),
         f"time lag {words.time_lag(group.time_lag_s, group.time_lag_bound)}",
     ]

@@ -102,6 +102,8 @@ class GroupView:
     """A word of `TimeLagBound`; "" when it was not given."""
     readable_lag: int | None = None
     """What of its lag it can read; None also of a Burrow."""
+    left_behind_lag: int | None = None
+    """What of it is of topics that it has left; None also of a Burrow."""
     note: str = ""
     """Why the status is unknown although the group was seen; ""."""
     cause: str = ""
@@ -228,6 +230,7 @@ def group_view(verdict: GroupVerdict, info: GroupInfo | None = None) -> GroupVie
         rule=None if verdict.rule is None else verdict.rule.word,
         total_lag=verdict.known_lag,
         readable_lag=None if verdict.known_lag is None else verdict.readable_lag,
+        left_behind_lag=None if verdict.known_lag is None else verdict.left_behind_lag,
         unknown_partitions=verdict.unknown_partitions,
         time_lag_s=verdict.time_lag_s,
         time_lag_bound=verdict.time_lag_bound.value,

@@ -492,7 +492,8 @@ def _comes_or_goes(event: Event) -> bool:
 def _named(event: Event) -> str | None:
     """The members that an event names."""
     named = json.loads(event.detail or "[]")
-    return ", ".join(client(member["client_id"], member["host"]) for member in named) or None
+    names = dict.fromkeys(client(member["client_id"], member["host"]) for member in named)
+    return ", ".join(names) or None
 
 
 def _stuck_rebalance(case: Case, worst: PartitionVerdict) -> Evidence | None:
@@ -1003,8 +1004,8 @@ CAUSES: Final[Sequence[CauseRow]] = (
             evidence=("lost_messages", "lost_is", "committed_offset", "log_start_offset"),
         ),
         sentence=(
-            "{up_to}{lost_messages:message} were deleted, by retention or on request, before the "
-            "group {read_them}; the log begins at {log_start_offset}"
+            "{up_to}{lost_messages:message} {lost_messages:was} deleted, by retention or on "
+            "request, before the group {read_them}; the log begins at {log_start_offset}"
         ),
         refuted_by="the consumer's own log shows that it has read them",
         to_do=first_steps.LOST,

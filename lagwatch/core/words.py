@@ -131,8 +131,8 @@ class _Shown:
     def __format__(self, form: str) -> str:
         """In the form asked for.
 
-        `span`: milliseconds as a duration; `members`: a clause; `host`: without its slash; a noun:
-        so many of it.
+        `span`: milliseconds as a duration; `members`: a clause; `host`: without its slash; `was`:
+        that or `were`; a noun: so many of it.
         """
         value = self._value
         if value is None:
@@ -143,12 +143,15 @@ class _Shown:
             return _MEMBERS.get(value, value) if form == "members" else value
         if form == "span":
             return duration(value / 1000)
+        if form == "was":
+            return "was" if value == 1 else "were"
         return counted(value, form) if form else f"{value:,}"
 
 
 _UNKNOWN: Final = {
     "span": "an unknown time",
     "": "unknown",
+    "was": "were",
     "host": "an unknown host",
     "members": _MEMBERS["unknown"],
 }

@@ -241,7 +241,8 @@ def _how_it_ended(notice: Notice) -> Iterator[str]:
         yield f"Before that it was WARNING, since {instant(notice.trouble_ms, notice.zone)}."
     if lost := _lost_in_all(notice.verdict):
         known = "; the loss was acknowledged" if notice.verdict.get("loss_acknowledged") else ""
-        yield f"Meanwhile {lost} were deleted before the group read them{known}."
+        were = "was" if notice.verdict["lost_in_all"] == 1 else "were"
+        yield f"Meanwhile {lost} {were} deleted before the group read them{known}."
     if notice.failed.startswith(_TOO_MANY_REQUESTS):
         yield "The receiver of this channel accepted no more messages in between."
     elif notice.failed:

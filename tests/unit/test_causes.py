@@ -27,6 +27,7 @@ from lagwatch.core.model import (
 )
 from lagwatch.core.record import EventName
 from lagwatch.core.rules import STATUS_BY_RULE
+from lagwatch.core.words import fill
 from lagwatch.notify.verdict import judged_slow
 from lagwatch.ports.queries import GroupEvent, Partitions
 from lagwatch.query import SnapshotQueries
@@ -1379,3 +1380,21 @@ def test_a_crash_loop_of_which_no_look_saw_a_member_names_none() -> None:
 
     assert "4 members joined and 4 members left within 35 s" in cause.text
     assert "None" not in cause.text
+
+
+def test_members_that_are_named_alike_are_named_once() -> None:
+    gone = json.dumps([{"client_id": "app", "host": "/10.0.0.7"}] * 4)
+    events = [event(EventName.MEMBER_JOINED, 40 - nth, count=4) for nth in range(3)]
+    events += [event(EventName.MEMBER_LEFT, 30 - nth, count=4, detail=gone) for nth in range(3)]
+
+    cause = found(told(Part(rule=STOPPED, evidence=SILENT), events=events))
+
+    assert cause.name is CauseName.CRASH_LOOP
+    assert cause.text.count("10.0.0.7") == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(1, "1 message was lost"), (2, "2 messages were lost")]
+)
+def test_a_sentence_counts_its_subject(number: int, said: str) -> None:
+    assert fill("{it:message} {it:was} lost", {"it": number}) == said

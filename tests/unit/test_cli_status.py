@@ -380,6 +380,23 @@ class TestOutput:
 
         assert "lag unknown, time lag unknown" in captured.get()
 
+    @pytest.mark.parametrize(
+        ("left", "said"),
+        [(46_000, "lag 46,113 (46,000 in topics left behind), "), (0, "lag 46,113, ")],
+    )
+    def test_what_of_the_lag_is_of_topics_that_the_group_has_left_is_said(
+        self, left: int, said: str
+    ) -> None:
+        source = LocalSource(
+            queries(replace(OK, total_lag=46_113, readable_lag=46_113, left_behind_lag=left))
+        )
+        screen = Console(width=200, color_system=None)
+
+        with screen.capture() as captured:
+            draw_group(screen, source.group("c1", OK.group, show_all=True))
+
+        assert said in captured.get()
+
     def test_old_data_say_nothing_of_speeds(self) -> None:
         source = LocalSource(queries(replace(OK, stale=True)))
         screen = Console(width=200, color_system=None)

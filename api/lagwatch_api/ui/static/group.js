@@ -192,7 +192,7 @@ export class Group {
     this.#known(true);
     this.#incidents.offer(true);
     this.#verdict(answer, answer.stale ? `The data of this group are ${duration(Math.round(answer.data_age_s))} old.` : "");
-    say($("g-lost"), worst?.rule === "records_lost" || !answer.lost ? "" : `MESSAGES LOST: ${answer.lost_is === "upper_bound" ? "up to " : ""}${number(answer.lost)} were deleted before the group read them.`);
+    say($("g-lost"), worst?.rule === "records_lost" || !answer.lost ? "" : `MESSAGES LOST: ${answer.lost_is === "upper_bound" ? "up to " : ""}${number(answer.lost)} ${answer.lost === 1 ? "was" : "were"} deleted before the group read them.`);
     $("lost-seen").hidden = !answer.lost || !mayOperate();
     const many = answer.partitions.length > 1 && worst;
     say($("g-where"), many ? `This is ${key(worst)}, the worst of ${number(answer.partitions.length)} partitions.` : "");
