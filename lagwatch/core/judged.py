@@ -232,8 +232,7 @@ class Judged:
         # control records have an age, but nothing waits to be read
         nothing_left = found.rule == Rule.CONTROL_RECORDS_ONLY
         appended_ms[nothing_left], reason[nothing_left] = NOTHING_UNREAD, TimeLagReason.CAUGHT_UP
-        # where the log was cut short, or is another one, how much of it the group will read is
-        # decided when it resets itself
+        # the log was cut short or replaced: the lag is not known until the group resets itself
         ahead = found.rule == Rule.AHEAD_OF_LOG_END
         appended_ms[ahead], reason[ahead] = UNKNOWN, TimeLagReason.AHEAD_OF_LOG_END
         # commits go on while the log end cannot be read: what there is to read is not known
@@ -526,10 +525,10 @@ def _waits(seen: Inputs, at: Int32, committed: Int64, lag: Int64) -> Waits:
 def _unread_ms(pace: Pace, row: Index, appended_ms: Int64, measured: Bools, now_ms: int) -> Int64:
     """When the first unread message of each row was appended, as first measured; -1 unknown.
 
-    It stays known when the history of log ends does not reach back to it any more: a silence of
-    two days is not one of a day. The first measurement is the closest one, because older parts of
-    the history are kept in fewer samples: by a later one the message may seem to have come before
-    the last run of a job had ended. One that is in the future is of a clock that was set back.
+    It is kept after the history of log ends has forgotten that instant: a silence of two days is
+    not one of a day. The first measurement is the closest one, because the history keeps fewer
+    samples of older times: measured later, the message may seem to have come before the last run
+    of a job had ended. An instant in the future comes from a clock that was set back.
     """
     pace.unread_s[row[pace.unread_s[row] > now_ms // 1000 + 1]] = 0
     found = np.flatnonzero(measured & (pace.unread_s[row] == 0))

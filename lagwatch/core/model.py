@@ -69,7 +69,7 @@ class GroupStatus(IntEnum):
 class Rule(IntEnum):
     """The rule that decided a verdict; `rules` has their order, statuses and meanings.
 
-    The numbers only identify rules.
+    The numbers only identify rules; they count up from 0 without a gap.
     """
 
     NEVER_COMMITTED = 0

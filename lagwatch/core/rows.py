@@ -34,8 +34,8 @@ _SHORT_REJOIN_MS: Final = 60_000
 """A moment without Kafka takes no membership away: then groups read on at once, or soon."""
 _NO_LAG: Final = np.iinfo(np.int64).max
 FRESH_STEPS: Final = 2
-"""So long a partition goes on waiting after its member last read another one: the client goes over
-to it, and its first commit takes a while."""
+"""In steps: so long a partition may wait after its member last read another one. The client has to
+change over, and its first commit takes a while."""
 _TURN_STEPS: Final = 60
 """An hour by default."""
 _SHORT_RUN: Final = 4
@@ -159,7 +159,7 @@ class WindowColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionColumns:
-    """Topic-partitions; the last element is that of invisible ones: all unknown."""
+    """Topic-partitions. The last element stands for those that lagwatch may not see: unknown."""
 
     log_start: Int64
     log_end: Int64
@@ -230,11 +230,11 @@ def uninterrupted_ms(
 ) -> Int64:
     """How long between two instants Kafka was there, and groups could read; 0: never.
 
-    The longest stretch, or several together without the time that groups may take to come back
-    after each absence between them: at most `rejoin_ms`, and less after a short one. Who went at
-    `left_ms` and has not come back since has used up that time from then on. What was before the
-    last three absences is forgotten. A broker that comes and goes thus never makes a silence
-    longer than it was. Time within `without` is not counted.
+    The longest stretch, or the sum of several, less the time that groups may take to come back
+    after each absence between them: at most `rejoin_ms`, and less after a short absence. For a
+    group without members since `left_ms` that time runs from then. Only the last three absences
+    are remembered. A broker that comes and goes thus never makes a silence longer than it was.
+    Time within `without` is not counted.
     """
     best, run = _before(since_ms, absence, _Rejoin(rejoin_ms, left_ms), without)
     after_ms = until_ms - np.maximum(since_ms, absence[1])
@@ -311,7 +311,7 @@ class RowFacts:
     left_ms: Int64 | None
     """Since when no member of the group, which has some, subscribes to the topic; -1 it does."""
     visited_ms: Int64 | None
-    """When members of the group had come and gone again for the last time but two; -1."""
+    """When the third last visit of members to the group ended; -1."""
     mirrored: Bools | None
     """True if a mirror of another cluster writes the offsets."""
     read_committed: Bools | None

@@ -31,7 +31,7 @@ class Ok(StrEnum):
     """What a rule of status OK says of a partition that has something to read."""
 
     IF_IT_MOVES = "if_it_moves"
-    """OK as long as its offset moves."""
+    """OK because its offset moves, or little is left: a silence is judged by other rules."""
     RESTING = "resting"
     """OK for now, although its offset does not move."""
     UNREAD = "unread"
@@ -520,9 +520,9 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         holds=_empty,
         meaning=(
             "A member holds the partition, messages that can be read came five minutes ago, and "
-            "the group has not committed an offset. Not, for an hour, while that member works off "
-            "a backlog of other partitions. It holds until a commit, also while members "
-            "come and go, until none has come for fifteen minutes, or until the group is gone. "
+            "the group has not committed an offset. While that member works off a backlog of "
+            "other partitions, it has an hour. Members may come and go meanwhile: the rule ends "
+            "with a commit, when no member has come for fifteen minutes, or with the group. "
             "The five minutes begin anew after an outage of Kafka and at a start of lagwatch."
         ),
         evidence=("commits", "held_for_ms", "interrupted", "log_end_offset"),
@@ -691,10 +691,10 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
             "The group without members had been silent for five minutes or more when lagwatch "
             "first saw it: a batch job between two runs, or stopped. It is no STOP for a day and "
             "an hour, unless it was seen to work for longer than it has been silent. The same "
-            "holds after its first runs, when its members left right behind a commit, and of a new "
-            "group after a first run of less than two minutes. Not while the group goes on "
-            "committing the same offset, nor when members came and went three times without "
-            "reading what waits: they die again and again."
+            "holds after its first runs, when its members left right behind a commit or no member "
+            "was seen, and for a new group after a first run of less than two minutes. It does not "
+            "hold while the group goes on committing the same offset, nor after members came and "
+            "went three times without reading what waits: they die again and again."
         ),
         evidence=(
             *_LAG,
@@ -765,8 +765,8 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         holds=_falling_behind,
         meaning=(
             "The group moves, or has gone quiet while it was behind. Its lag has been rising for "
-            "longer than is usual for it and by 2 % of itself at least, not counting what came at "
-            "once, and its oldest unread message is older than two minutes and two usual pauses. "
+            "longer than is usual for it and by 2 % of itself at least, sudden bursts excluded, "
+            "and its oldest unread message is older than two minutes and two usual pauses. "
             "It has caught up when that message is half as old, or its lag has not risen for a "
             "while."
         ),

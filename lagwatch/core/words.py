@@ -73,7 +73,7 @@ _UNITS: Final = (
 
 
 _SPOKEN: Final = {"silent_before_start": "silent, a job or stopped"}
-"""Rules that also hold where their names say too much: a job may have run since lagwatch began."""
+"""Rules whose names claim more than they know: a job may have run since lagwatch began."""
 
 
 def named(pattern: str) -> re.Pattern[str]:

@@ -463,7 +463,7 @@ def _running(column: Int64) -> Int64:
 
 
 _TROUBLE = np.zeros(max(PartitionStatus) + 1, np.int8)
-"""How much a status deserves to be shown."""
+"""The order in which rows get series while `metrics.partition_budget` limits them."""
 for _status in PartitionStatus:
     _TROUBLE[_status] = _status
 _TROUBLE[PartitionStatus.OK] = 0

@@ -13,7 +13,7 @@ from lagwatch.pollers.topics import TopicPoller
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The filters, pollers and lines out that every poller of commits uses; one set per cluster."""
+    """What every poller of commits uses: filters, other pollers, where to send; one per cluster."""
 
     filters: Filters
     topics: TopicPoller

@@ -115,7 +115,7 @@ class Verification:
     duplicates: int
     """Records that are stored more than once. Readers see each once.
 
-    That is how it should be where two instances record a cluster, or a backfill meets live rows."""
+    Expected where two instances record a cluster, or a backfill meets live rows."""
     gaps: tuple[HistoryGap, ...]
     torn: tuple[str, ...]
     """Published files that cannot be read completely."""

@@ -23,8 +23,8 @@ if TYPE_CHECKING:  # loaded with the first channel: the configuration alone need
 
 RefusedIn = Callable[[int, str], Refusal | None]
 """(status 2xx, body) → why that is a refusal; None if the message was accepted."""
-_HEALING: Final = frozenset({408, 425, 429})
-"""Refusals that may heal by themselves."""
+_TEMPORARY: Final = frozenset({408, 425, 429})
+"""Refusals that may end by themselves: the message is tried again."""
 RETRYABLE: Final = (Refusal.UNAVAILABLE, Refusal.FAILED)
 _NOT_ACCEPTED: Final = frozenset({401, 402, 403, 404, 405, 407, 410})
 """Refusals of the address or the credentials: somebody has to mend the receiver or its options."""
@@ -202,7 +202,7 @@ def _one_line(value: str) -> bytes:
 
 def refusal(status: int) -> Refusal:
     """What an answer other than 2xx means for the next attempt."""
-    if status in _HEALING:
+    if status in _TEMPORARY:
         return Refusal.UNAVAILABLE
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Refusal.FAILED

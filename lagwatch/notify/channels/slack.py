@@ -39,7 +39,7 @@ _LONGEST_SUMMARY: Final = 500
 _OF_THE_MESSAGE: Final = frozenset(
     {"invalid_payload", "invalid_blocks", "invalid_attachments", "no_text", "msg_too_long"}
 )
-_HEALING: Final = frozenset({"rate_limited", "ratelimited", "rollup_error"})
+_TEMPORARY: Final = frozenset({"rate_limited", "ratelimited", "rollup_error"})
 
 
 class SlackSettings(HttpChannelSettings):
@@ -84,7 +84,7 @@ class Slack(ChatWebhook):
             return None
         if body in _OF_THE_MESSAGE:
             return Refusal.CONTENT
-        return Refusal.UNAVAILABLE if body in _HEALING else Refusal.NOT_ACCEPTED
+        return Refusal.UNAVAILABLE if body in _TEMPORARY else Refusal.NOT_ACCEPTED
 
 
 def _framed(summary: str) -> dict[str, Any]:
