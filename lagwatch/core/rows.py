@@ -464,9 +464,9 @@ class Limits:
     poll; a minute later it is seen whether the member has left.
     """
     loss_shown_ms: int = 3_600_000
-    leave_ms: int = 9_000
+    leave_ms: int = 12_000
     """From a job's last commit until its members are seen to have left; sessions end later."""
-    polled_leave_ms: int = 30_000
+    polled_leave_ms: int = 40_000
     """`leave_ms` where offsets and groups are polled."""
 
     @property
@@ -925,12 +925,14 @@ class Rows:
         hold the partition         `_limit_with_members_ms`
         left a moment ago          the same, or that of none from when they count as gone, which
                                    is at most two and a half minutes later, if it is sooner
-        none, or unknown
+        none, or unknown, or come and go without reading
           a job between two runs   `_limit_of_job_ms`
           any other group          `_limit_without_members_ms`
           that may yet rejoin      at least `_rejoins_within_ms`
         """
         may_be_alone = self.gone | ((self.membership == Membership.UNKNOWN) & ~self._held)
+        # who comes and goes again and again without reading is given no time to be slow
+        may_be_alone |= self.visited
         # a partition with few messages may have been read to its end long before the job left, and
         # both instants are only known as well as one that it ended
         has_run = self.ended | (self.quiet_since_ms + self._leave_ms > self._left_ms)
@@ -1010,26 +1012,24 @@ class Rows:
         """Mask of rows whose members left right after a commit, as a finished job does.
 
         Who commits and is not seen as a member of a group without any came and went between two
-        looks, or assigns itself its partitions: a job as well, if it worked for a short time only
-        or was taken for one before. None came since that leaves again without reading, as one does
-        that fails at a message.
+        looks, or assigns itself its partitions: a job as well, if its last run was short. None came
+        since that leaves again without reading, as one does that fails at a message.
         """
         last_ms = np.maximum(self.commit_ms, self.around.pace.moved_ms[self.row])
         ended: Bools = np.abs(self._left_ms - last_ms) <= self._leave_ms
         unseen = (self.membership == Membership.EMPTY) & (self._left_ms < last_ms)
-        ended |= unseen & (self.ran_for_short | self.around.pace.may_be_job[self.row])
+        ended |= unseen & self.worked_briefly(self.around.pace.run_s[self.row])
         return ended & ~self.visited
 
-    @property
-    def ran_for_short(self) -> Bools:
-        """Mask of rows that have worked for less than two minutes in all.
+    def worked_briefly(self, run_s: NDArray[np.integer]) -> Bools:
+        """Mask of rows that worked for less than two minutes since their first commit, or `run_s`.
 
         A quarter of the time after which the next run of a job would be missed.
         """
         pace = self.around.pace
         last_ms = np.maximum(self.commit_ms, pace.moved_ms[self.row])
-        worked_ms = last_ms - pace.since_s[self.row].astype(np.int64) * 1000
-        short: Bools = worked_ms * _SHORT_RUN <= self.limits.next_run_ms
+        began_ms = np.maximum(pace.since_s[self.row], run_s).astype(np.int64) * 1000
+        short: Bools = (last_ms - began_ms) * _SHORT_RUN <= self.limits.next_run_ms
         return short
 
     @cached_property

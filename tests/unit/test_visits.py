@@ -89,6 +89,26 @@ def test_members_that_die_and_are_started_again_leave_no_job_between_two_runs(
     assert verdict.rule is (Rule.STOPPED if dies else Rule.SILENT_BEFORE_START)
 
 
+def test_a_group_that_dies_again_and_again_from_its_first_start_is_stopped_within_minutes() -> None:
+    """It commits once. Then members die every 12 s, and stay listed until 45 s later."""
+    live = Live(intervals=10)
+    live.topics(orders=1)
+    live.produce("orders", 0, 50)
+    live.commit(("a", "orders", 0, 10))
+    queries = SnapshotQueries({"here": live.monitor}, health=tuple)
+    stopped_s = None
+    for step in range(80):
+        _members(live, *range(max(step - 3, 0), step + 1))
+        live.wait(12)
+        live.judge()
+        verdict = queries.verdict("here", "a", Partitions.ALL).partitions[0]
+        if stopped_s is None and verdict.status is PartitionStatus.STOP:
+            stopped_s = 12 * (step + 1)
+
+    assert stopped_s is not None
+    assert 300 <= stopped_s <= 330
+
+
 @pytest.mark.parametrize("side_by_side", [True, False])
 def test_workers_of_one_run_are_one_visit(*, side_by_side: bool) -> None:
     live = Live(intervals=10)
