@@ -18,7 +18,11 @@ KEPT_UP: Final = 0.99
 _MOST: Final = 1e15
 """Greater numbers of consumers are cut to this: a rate near 0 makes the quotient infinite."""
 _ROUNDING: Final = 1e-9
-"""A quotient of rates this close to an integer counts as that integer."""
+"""Share of a quotient of rates that is an error of arithmetic."""
+_NOISE: Final = 0.005
+_MOST_NOISE: Final = 0.02
+"""Measured rates have noise: a quotient above an integer by that share of itself, and by so much at
+most, counts as that integer."""
 
 
 @unique
@@ -71,8 +75,9 @@ class Advice:
 
 def needed_consumers(peak_per_s: float, rate_per_s: float, headroom: float) -> int:
     """The fewest consumers that take the peak while each is used to at most `headroom` (0..1]."""
-    consumers = peak_per_s / (rate_per_s * headroom) * (1 - _ROUNDING)
-    return max(1, math.ceil(min(consumers, _MOST)))
+    consumers = min(peak_per_s / (rate_per_s * headroom), _MOST)
+    consumers -= max(min(_NOISE * consumers, _MOST_NOISE), _ROUNDING * consumers)
+    return max(1, math.ceil(consumers))
 
 
 def advise(load: Load, *, headroom: float) -> Advice:

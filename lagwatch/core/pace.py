@@ -424,7 +424,7 @@ class Pace:
         since_ms = at_ms - run_ms
         runs, near = self._whole_periods(rows, since_ms)
         away, inside = self._away(rows, at_ms, pause_ms)
-        long = pause_ms >= np.maximum(2 * self.step_ms, self.pause_ms(rows) // 2)
+        long = pause_ms >= np.maximum(self.long_ms, self.pause_ms(rows) // 2)
         due = near & (pause_ms >= self.step_ms) & (run_ms > 0) & ~inside
         begins = due | away | (long & ~inside)
         other = begins & ~due & (run_ms > 0) & (since_ms > 0)
@@ -449,6 +449,15 @@ class Pace:
         self._see_runs(rows[seen], since_ms[seen])
         self.run_s[rows[begins]] = at_ms[begins] // 1000
         return left_out
+
+    @property
+    def long_ms(self) -> int:
+        """A pause of so much, and of half what is usual, may be the rest of a job."""
+        return 2 * self.step_ms
+
+    def begin_runs(self, rows: Rows, at_ms: Int64) -> None:
+        """These rows moved at these instants after long pauses of which nothing is learned."""
+        self.run_s[rows] = at_ms // 1000
 
     def _whole_periods(self, rows: Rows, since_ms: Int64) -> tuple[Int64, Bools]:
         """How many periods of each row have passed since a run began, and if about that many.

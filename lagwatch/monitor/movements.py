@@ -106,6 +106,11 @@ class Movements:
         skew_ms, (from_ms, until_ms) = self._skew.corrected_ms, unseen_ms
         cut = (since_ms + skew_ms < until_ms) & (commit_ms + skew_ms > from_ms)
         pause_ms = np.where((since_ms >= 0) & pauses_seen & ~cut, commit_ms - since_ms, UNKNOWN)
+        # but a run began after it, if what was seen of it is long
+        ours_ms = commit_ms + skew_ms
+        rest_ms = np.maximum(from_ms - since_ms - skew_ms, ours_ms - until_ms)
+        rested = moved & cut & (since_ms >= 0) & (rest_ms >= self._pace.long_ms)
+        self._pace.begin_runs(row[rested], commit_ms[rested])
         # whether a short one was spent reading makes no difference to what is usual
         long = moves[pause_ms[moves] > self._pace.step_ms]
         if long.size:

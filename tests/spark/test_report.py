@@ -576,7 +576,8 @@ def test_advice(numbers, sql) -> None:
         select cluster, "group", topic, peak_per_s, buckets, read_share, rate_per_s,
           coalesce(saturated_buckets, 0) saturated_buckets, unowned_buckets, partitions, consumers,
           case when saturated_buckets >= 6 and peak_per_s > 0
-            then ceil(peak_per_s / rate_per_s / 0.7 - 1e-9)::int end needed
+            then ceil(peak_per_s / rate_per_s / 0.7
+              - least(0.005 * peak_per_s / rate_per_s / 0.7, 0.02))::int end needed
         from peak left join one using (cluster, "group", topic)
           join none using (cluster, "group", topic) join sized using (cluster, "group", topic)
           left join now using (cluster, "group")

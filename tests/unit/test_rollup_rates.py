@@ -347,3 +347,30 @@ def test_what_two_instances_read_around_a_change_counts_once() -> None:
 
     assert [row["produced_per_s"] for row in found] == pytest.approx([50.0] * len(found))
     assert [row["consumed_per_s"] for row in found] == pytest.approx([50.0] * len(found))
+
+
+def test_a_leap_over_deleted_messages_is_not_reading() -> None:
+    """A consumer reads 10 messages a round, and is thrown to the log start twice."""
+    committed = [100, 110, 120, 900, 910, 1700, 1710]
+    deleted = [0, 0, 0, 890, 890, 1690, 1690]
+    rows = [
+        at(number, committed_offset=offset, log_start_offset=start, log_end_offset=2000)
+        for number, (offset, start) in enumerate(zip(committed, deleted, strict=True))
+    ]
+
+    (row,) = rows_of(rolled(whole(*rows)), "partition")
+
+    assert row["consumed"] == 40
+    assert row["consumed_s"] == pytest.approx(4 * INTERVAL_MS / 1000)
+    assert row["produced"] == 0
+
+
+def test_who_reads_before_messages_are_deleted_has_read_them() -> None:
+    rows = [
+        at(number, committed_offset=100 + 50 * number, log_start_offset=100 + 50 * (number - 1))
+        for number in range(1, 7)
+    ]
+
+    (row,) = rows_of(rolled(whole(*rows)), "partition")
+
+    assert row["consumed"] == 250

@@ -310,7 +310,7 @@ _ROLLUP = (
     ),
     _real("err_s", "s", "time in ERR (groups)"),
     _count("produced", "messages", "how far the log end moved on while that was measured"),
-    _count("consumed", "messages", "the same of the committed offset"),
+    _count("consumed", "messages", "the same of the committed offset, leaps over deleted left out"),
     _real("produced_s", "s", "the time in which it was measured"),
     _real("consumed_s", "s"),
     _real("produced_per_s", "1/s", "`produced / produced_s`"),

@@ -50,7 +50,7 @@ Bools = NDArray[np.bool_]
 
 SAMPLE_COLUMNS: Final = (
     *("group", "topic", "partition", "at_ms", "committed_offset", "commit_ms", "log_end_offset"),
-    *("log_end_ms", "lag", "time_lag_s", "status", "owner", "reason", "source"),
+    *("log_end_ms", "log_start_offset", "lag", "time_lag_s", "status", "owner", "reason", "source"),
 )
 ROUND_COLUMNS: Final = (
     *("group", "at_ms", "status", "total_lag", "time_lag_s", "unchanged", "previous_ms"),
@@ -158,6 +158,7 @@ def _partitions(samples: Records, names: _Names, frame: _Frame) -> tuple[_Part, 
         log_end_ms=of_rows.numbers("log_end_ms"),
         committed_offset=of_rows.numbers("committed_offset"),
         commit_ms=of_rows.numbers("commit_ms"),
+        log_start_offset=of_rows.numbers("log_start_offset"),
         owner=of_rows.text("owner"),
     )
     level = moved(level, rows, moves, line, frame.span)

@@ -59,6 +59,7 @@ class Moves:
     log_end_ms: Int64
     committed_offset: Int64
     commit_ms: Int64
+    log_start_offset: Int64
     owner: Text
 
 
@@ -196,7 +197,11 @@ def moved(level: Level, rows: Series, moves: Moves, line: Timeline, span: Bucket
             moves.log_end_offset, instants.log_end_ms, series, newest=instants.log_end_newest
         ),
         steps.moved(
-            moves.committed_offset, instants.committed_ms, series, newest=instants.committed_newest
+            moves.committed_offset,
+            instants.committed_ms,
+            series,
+            newest=instants.committed_newest,
+            deleted_to=moves.log_start_offset,
         ),
         span,
     )
@@ -220,7 +225,13 @@ class _Steps:
         )
 
     def moved(
-        self, values: Int64, instant_ms: Int64, series: int, *, newest: Int64 | None
+        self,
+        values: Int64,
+        instant_ms: Int64,
+        series: int,
+        *,
+        newest: Int64 | None,
+        deleted_to: Int64 | None = None,
     ) -> Moved:
         """How far a column moved on, over the steps at both ends of which it is known.
 
@@ -232,6 +243,8 @@ class _Steps:
             instant_ms: the instant that the value of each entry is of, [entries].
             series: how many there are.
             newest: the entry up to each one that `instant_ms` is of; None: each itself.
+            deleted_to: log starts, [rows]. How much was read of a step over deleted messages is
+                not known: a consumer that loses messages leaps from one log start to the next.
         """
         held = values[self._row]
         if newest is not None:
@@ -240,6 +253,8 @@ class _Steps:
         # what moved did so in some time, however equal the instants
         length_ms = np.maximum(np.diff(instant_ms), step > 0)
         linked &= (step >= 0) & (length_ms > 0)
+        if deleted_to is not None:
+            linked &= (step == 0) | (held[:-1] >= deleted_to[self._row][1:])
         finest = self._span.finest
         cell = finest.cells(self._series[1:][linked], self._at_ms[1:][linked])
         return Moved.of(step[linked], length_ms[linked], cell, series * finest.buckets)
