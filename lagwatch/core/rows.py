@@ -1011,13 +1011,14 @@ class Rows:
     def ended(self) -> Bools:
         """Mask of rows whose members left right after a commit, as a finished job does.
 
-        Who commits and is not seen as a member of a group without any came and went between two
-        looks, or assigns itself its partitions: a job as well, if its last run was short. None came
-        since that leaves again without reading, as one does that fails at a message.
+        Where groups are polled, who commits and is not seen as a member of a group without any came
+        and went between two looks: a job as well, if its last run was short. None came since that
+        leaves again without reading, as one does that fails at a message.
         """
         last_ms = np.maximum(self.commit_ms, self.around.pace.moved_ms[self.row])
         ended: Bools = np.abs(self._left_ms - last_ms) <= self._leave_ms
         unseen = (self.membership == Membership.EMPTY) & (self._left_ms < last_ms)
+        unseen &= self.commit_fact("polled") == 1
         ended |= unseen & self.worked_briefly(self.around.pace.run_s[self.row])
         return ended & ~self.visited
 

@@ -691,8 +691,8 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
             "The group without members had been silent for five minutes or more when lagwatch "
             "first saw it: a batch job between two runs, or stopped. It is no STOP for a day and "
             "an hour, unless it was seen to work for longer than it has been silent. The same "
-            "holds after its first runs, when its members left right behind a commit or no member "
-            "was seen, and for a new group after a first run of less than two minutes. It does not "
+            "holds after its first runs, when its members left right behind a commit, and for a "
+            "new group after a first run of less than two minutes. It does not "
             "hold while the group goes on committing the same offset, nor after members came and "
             "went three times without reading what waits: they die again and again."
         ),
