@@ -88,7 +88,8 @@ def test_no_record_of_a_time_is_skipped_where_the_time_index_is_unusable(
     everything = records(cleaned_kafka, planned(cleaned_kafka, 0, EVER_MS))
     assert 0 < len(everything) < COMMITS * PARTITIONS
     of_time = [record for record in everything if record[2] >= from_ms]
-    assert of_time or share == 1.0  # nothing may have been written in that last millisecond
+    # of the last hundredth the cleaner may have removed everything by now
+    assert of_time or share >= 0.99
     assert not set(of_time) - set(found)
 
 
