@@ -159,7 +159,7 @@ class WindowColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionColumns:
-    """Topic-partitions. The last element stands for those that lagwatch may not see: unknown."""
+    """Topic-partitions. The last one stands for all that lagwatch may not see; it is unknown."""
 
     log_start: Int64
     log_end: Int64
@@ -1022,7 +1022,7 @@ class Rows:
         ended |= unseen & self.worked_briefly(self.around.pace.run_s[self.row])
         return ended & ~self.visited
 
-    def worked_briefly(self, run_s: NDArray[np.integer]) -> Bools:
+    def worked_briefly(self, run_s: NDArray[np.integer] | int = 0) -> Bools:
         """Mask of rows that worked for less than two minutes since their first commit, or `run_s`.
 
         A quarter of the time after which the next run of a job would be missed.

@@ -286,7 +286,7 @@ def _ran_once(rows: Rows) -> Bools:
     with nothing to read.
     """
     moved_ms = rows.around.pace.moved_ms[rows.row]
-    once = rows.ended & rows.worked_briefly(np.zeros(rows.size, np.uint32)) & ~_rested(rows)
+    once = rows.ended & rows.worked_briefly() & ~_rested(rows)
     return once & ~rows.come(moved_ms + _DAY_STEPS * rows.limits.step_ms, once)
 
 

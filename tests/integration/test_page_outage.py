@@ -529,7 +529,7 @@ def test_a_group_of_a_cluster_that_was_never_read_is_not_called_deleted(
             browser.text("#g-sentence")
             == "This group is not known yet: lagwatch has not read dr-site whole since it started."
         ),
-        "nobody deleted it",
+        "it is not called deleted",
     )
 
 

@@ -33,9 +33,9 @@ from lagwatch.ports.reports import (
 )
 
 NOON_MS = 1_795_262_400_000
+"""2026-11-21T12:00:00Z"""
 FOREVER = RetentionSettings(**{f"{kind.value}_days": 0 for kind in Kind})
 """For rows of days that are ever longer ago."""
-"""2026-11-21T12:00:00Z"""
 EVER: dict[str, Any] = {"from_ms": 0, "to_ms": 4_000_000_000_000}
 
 Row = dict[str, Any]

@@ -559,7 +559,7 @@ def test_what_was_lost_is_a_lower_bound_where_deleted_messages_may_have_been_rea
 def test_who_goes_on_right_behind_the_log_start_may_have_skipped_what_was_deleted(
     rounds: Rounds,
 ) -> None:
-    """There lies who was thrown back, and who has its messages deleted once read."""
+    """A consumer that was thrown back is there, and one whose messages are deleted once read."""
     reads_slowly(rounds, log_end=1_900)
     rounds.round(3_990, 6_000)
     rounds.round(4_050, 6_000)

@@ -148,7 +148,7 @@ def _environment(report: Report) -> Environment:
         "chance": words.chance,
         "clock": lambda at_ms: words.clock(at_ms, zone),
         "moment": lambda at_ms: words.moment(at_ms, zone),
-        "at": lambda at_ms: _at(at_ms, report, zone),
+        "at": lambda at_ms: words.at(at_ms, report, zone),
         "place": lambda at_ms: _place(at_ms, report),
         "seen_open": lambda incident: words.last_seen_open(incident, report.to_ms),
         "begin": _begin,
@@ -163,12 +163,6 @@ def _environment(report: Report) -> Environment:
 def _shipped(name: str) -> str:
     folder = resources.files("lagwatch.jobs.report").joinpath("templates")
     return folder.joinpath(name).read_text(encoding="utf-8")
-
-
-def _at(at_ms: int, report: Report, zone: ZoneInfo) -> str:
-    """The time, with the day when it is another one."""
-    within = report.from_ms <= at_ms <= report.to_ms
-    return words.clock(at_ms, zone) if within else words.moment(at_ms, zone)
 
 
 def _title(report: Report) -> str:

@@ -16,6 +16,7 @@ from lagwatch.jobs.report.model import (
     Side,
 )
 from lagwatch.jobs.report.words import (
+    at,
     catch_up,
     clock,
     duration,
@@ -23,7 +24,6 @@ from lagwatch.jobs.report.words import (
     last_seen_open,
     loss,
     lost,
-    moment,
     number,
     share,
     time_lag,
@@ -97,7 +97,7 @@ def _to_do(report: Report) -> Iterator[str]:
     for row in report.to_do[:_SHOWN]:
         known = f" when last known, at {clock(row.at_ms, zone)}" if row.ended_unknown else ""
         verb = "was" if known else "is"
-        since = "" if row.since_ms is None else f", since {_when(row.since_ms, report, zone)}"
+        since = "" if row.since_ms is None else f", since {at(row.since_ms, report, zone)}"
         yield (
             f"To do: {row.group} on {row.cluster} {verb} {row.status}{known}{since}: "
             f"lag {number(row.lag)}; "
@@ -108,11 +108,6 @@ def _to_do(report: Report) -> Iterator[str]:
         if row.cause_text:
             yield f"  {row.cause_text}"
     yield from _more(len(report.to_do), "group in trouble", "groups in trouble")
-
-
-def _when(at_ms: int, report: Report, zone: ZoneInfo) -> str:
-    """The clock of the day, or a date."""
-    return clock(at_ms, zone) if at_ms >= report.from_ms else moment(at_ms, zone)
 
 
 def _incidents(report: Report) -> Iterator[str]:

@@ -10,7 +10,7 @@ from lagwatch.core.forecast import CatchUpReason
 from lagwatch.core.record import Kind
 from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.history.insights import LossReason
-from lagwatch.jobs.report.model import ReportedIncident, Side
+from lagwatch.jobs.report.model import Report, ReportedIncident, Side
 
 UNKNOWN: Final = "unknown"
 _MANY: Final = 10_000
@@ -126,6 +126,12 @@ def chance(value: float) -> str:
 def clock(at_ms: int, zone: ZoneInfo) -> str:
     """`03:12`."""
     return datetime.fromtimestamp(at_ms / 1000, zone).strftime("%H:%M")
+
+
+def at(at_ms: int, report: Report, zone: ZoneInfo) -> str:
+    """The time, with the day when it is another one."""
+    within = report.from_ms <= at_ms <= report.to_ms
+    return clock(at_ms, zone) if within else moment(at_ms, zone)
 
 
 def moment(at_ms: int, zone: ZoneInfo) -> str:
