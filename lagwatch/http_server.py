@@ -237,11 +237,13 @@ class _Uvicorn(uvicorn.Server):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         task = asyncio.create_task(self._open(connection))
         self._opening.add(task)
-        task.add_done_callback(self._opened)
+        task.add_done_callback(lambda task: self._opened(task, connection))
         self._accept_if_room()
 
-    def _opened(self, task: asyncio.Task[None]) -> None:
+    def _opened(self, task: asyncio.Task[None], connection: socket.socket) -> None:
         self._opening.discard(task)
+        if task.cancelled():  # before it began: the end came between
+            connection.close()
         self._accept_if_room()
 
     async def _open(self, connection: socket.socket) -> None:

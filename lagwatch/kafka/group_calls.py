@@ -89,6 +89,10 @@ class GroupCalls(Generic[T]):
         if silent or moved:
             self._admin = None
 
+    def renew(self) -> None:
+        """Ask with a new client from now on: it looks for each group's coordinator again."""
+        self._admin = None
+
     def _start(self, groups: Sequence[str]) -> asyncio.Task[list[CallAnswer[T]]]:
         return asyncio.create_task(asyncio.to_thread(self._round, groups))
 

@@ -15,6 +15,7 @@ from confluent_kafka import (
     ConsumerGroupType,
     KafkaError,
     KafkaException,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import (
@@ -24,6 +25,7 @@ from confluent_kafka.admin import (
     ListConsumerGroupsResult,
     MemberAssignment,
     MemberDescription,
+    TopicDescription,
 )
 
 from lagwatch.core.model import GroupInfo, Member
@@ -55,6 +57,9 @@ _KNOWN_WELL: Final = codes.AUTHORIZATION | codes.NO_GROUP
 """A coordinator answers so."""
 _SETTLES_S: Final = 5.0
 """After a group's coordinator was silent, or was none."""
+
+_LEADERS_TIMEOUT_S: Final = 1.0
+"""Without an answer in that time the offsets are asked for all the same."""
 
 _log = structlog.get_logger(__name__)
 
@@ -254,6 +259,8 @@ class KafkaCommitted:
         self._descriptions = GroupCalls(clients, _ask)
         self._described = False
         """False before the first question: such a broker may have ended the process before."""
+        self._coordinators: tuple[int, ...] = ()
+        """The broker of each partition of the offsets topic, when it was last known."""
         self._doubted: dict[str, float] = {}
         """Groups without answer, and until when (monotonic) they are not asked for offsets."""
 
@@ -262,6 +269,7 @@ class KafkaCommitted:
         doubted = [name for name in groups if name in self._doubted or not self._described]
         not_ready = await self._not_ready(doubted)
         self._described = True
+        await self._follow_coordinators()
         if not_ready:
             yield [self._no_answer(answer, error) for answer, error in not_ready.values()]
         async for answers in self._calls.ask_all(
@@ -270,6 +278,30 @@ class KafkaCommitted:
             read = [self._read(answer) for answer in answers]
             self._doubt(each.group for each in read if each.problem)
             yield read
+
+    async def _follow_coordinators(self) -> None:
+        """Ask with a new client where groups have another coordinator than before.
+
+        Brokers that are restarted in turn hand on their groups first, and answer at once that they
+        coordinate them no more: a question for offsets that is answered so ends the process, as
+        `_not_ready` says.
+        """
+        topic = self._clients.settings.offsets_topic
+
+        def asked(admin: AdminClient) -> Future[TopicDescription]:
+            return admin.describe_topics(
+                TopicCollection([topic]), request_timeout=_LEADERS_TIMEOUT_S
+            )[topic]
+
+        try:
+            found = await self._clients.ask(asked, timeout_s=_LEADERS_TIMEOUT_S)
+        except KafkaException:  # not allowed, no such topic yet, or no answer: as without it
+            return
+        # a partition may have no leader for a while
+        leaders = tuple(getattr(each.leader, "id", -1) for each in found.partitions)
+        if leaders != self._coordinators:
+            self._coordinators = leaders
+            self._calls.renew()
 
     def _doubt(self, groups: Iterable[str]) -> None:
         until_s = self._clients.clock.monotonic_s() + _SETTLES_S

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import shutil
 import socket
 import ssl
@@ -223,6 +224,27 @@ def test_probes_come_through_while_half_open_requests_take_all_connections() -> 
                 assert received(probe).startswith(b"HTTP/1.1 200")
             # 30 wait for 5 places: five rounds of half a second, and not of 15 s
             assert time.monotonic() - began_s < 12
+
+
+def test_a_server_that_ends_while_clients_come_leaves_no_connection_open() -> None:
+    for _ in range(8):
+        ended = threading.Event()
+        with contextlib.ExitStack() as clients, running() as port:
+            for _ in range(4):
+                thread = threading.Thread(target=_come_and_go, args=(port, ended))
+                thread.start()
+                clients.callback(thread.join, 30)
+            clients.callback(ended.set)
+            with connected(port) as (probe,):
+                probe.sendall(_GET)
+                assert received(probe).startswith(b"HTTP/1.1 200")
+    gc.collect()  # a socket that is left open warns here
+
+
+def _come_and_go(port: int, ended: threading.Event) -> None:
+    while not ended.is_set():
+        with contextlib.suppress(OSError), connected(port) as (connection,):
+            connection.sendall(b"GET / HTTP/1.1\r\n")
 
 
 def test_a_slow_client_has_its_time_while_there_is_room() -> None:

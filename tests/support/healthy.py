@@ -65,7 +65,7 @@ class Healthy:
             for group in self.groups:
                 shown = watched.shown[group]
                 assert "ERR" not in watched.statuses(group), f"{group} ({watched.mode}): {shown}"
-            assert not watched.notices, watched.mode
+            assert not watched.notices, f"{watched.mode}: {watched.notices}"
 
 
 def _plainly(kafka: EmbeddedKafka, topic: str) -> Actor:
