@@ -6,7 +6,7 @@ import socket
 from base64 import b64decode
 from collections.abc import Mapping
 from hmac import compare_digest
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv6Address, ip_address, ip_network
 from pathlib import Path
 from typing import Final
 
@@ -21,10 +21,16 @@ from lagwatch.log import AUDIT
 from lagwatch.ports.access import COOKIE, EVERYBODY, NOBODY, Caller, Scope
 
 _LOOK_EVERY_S: Final = 1.0
-_MOST_HOSTS: Final = 1000
 _MOST_PEERS: Final = 1000
-_REFUSED_EVERY_S: Final = 60.0
+_MOST_HOSTS: Final = 1000
 """Known answers about `Host` headers; a client may send any number of different ones."""
+_REFUSED_EVERY_S: Final = 60.0
+_REFUSED: Final = 400
+"""The least status of an answer that says no."""
+_LONGEST_PATH: Final = 500
+"""Characters of a path that are logged."""
+_WRONG: Final = Caller(name=NOBODY.name, scope=NOBODY.scope)
+"""Who sent a token that nobody has."""
 _HOST: Final = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::[0-9]*)?")
 """Name or address of a `Host` header, and maybe a port."""
 _COOKIE: Final = COOKIE.encode()
@@ -70,6 +76,7 @@ class AccessControl:
             caller = self._authorized(given)
             if caller is NOBODY:
                 self._refusals.note(peer)
+                return _WRONG
             return caller
         token = _cookie(headers.get(b"cookie", b""))
         if token:
@@ -80,6 +87,11 @@ class AccessControl:
         return self._holder(token.encode())
 
     def note(self, caller: Caller, peer: str, method: str, path: str, status: int) -> None:
+        if caller.scope is Scope.NONE and status >= _REFUSED:
+            if caller is NOBODY:  # a wrong token is noted already
+                self._refusals.note(peer)
+            return
+        path = path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}…"
         _audit.info(
             "http_order", by=caller.name, peer=peer, method=method, path=path, status=status
         )
@@ -133,7 +145,7 @@ class _Tokens:
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
         self._clock = clock
-        self._seen = version(path)
+        self._seen = self._unread = version(path)
         self._tokens = _callers(read_tokens(path))
         self._look_s = clock.monotonic_s() + _LOOK_EVERY_S
 
@@ -152,13 +164,15 @@ class _Tokens:
         self._look_s = now_s + _LOOK_EVERY_S
         if (now := version(self._path)) == self._seen:
             return
-        self._seen = now
         try:
             # who deletes the last line revokes the last token
             self._tokens = _callers(read_tokens(self._path, may_be_none=True))
         except ConfigError as error:  # tokens that were read before stay valid
-            _log.error("tokens_not_read", file=str(self._path), reason=str(error))
+            if now != self._unread:
+                _log.error("tokens_not_read", file=str(self._path), reason=str(error))
+            self._unread = now
             return
+        self._seen = now
         if not self._tokens:  # an editor, or a copy that failed, may have emptied it
             _log.warning("tokens_all_revoked", file=str(self._path))
             return
@@ -197,6 +211,8 @@ class _Proxy:
             address = ip_address(peer)
         except ValueError:
             return False
+        if isinstance(address, IPv6Address):  # so IPv4 comes to a socket that listens on `[::]`
+            address = address.ipv4_mapped or address
         return any(address in network for network in self._networks)
 
 

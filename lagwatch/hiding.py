@@ -3,13 +3,17 @@
 A receiver may quote the path it was asked for, a library the URL that it could not reach.
 """
 
+import binascii
 import re
+from base64 import b64decode
 from collections.abc import Iterable
 from typing import Final
 
 _HIDDEN: Final = "***"
 _SHORTEST: Final = 6
 """Characters; a shorter secret would hide parts of ordinary words."""
+_BASIC: Final = re.compile(r"(?i)(\bbasic(?:\s|%20|\+)+)([a-z0-9+/=]{8,})")
+"""A user and password as HTTP carries them, and words that look like them."""
 
 
 class _Secrets:
@@ -25,7 +29,19 @@ class _Secrets:
         self._pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
 
     def hide(self, text: str) -> str:
-        return self._pattern.sub(_HIDDEN, text) if self._pattern is not None else text
+        if self._pattern is not None:
+            text = self._pattern.sub(_HIDDEN, text)
+        return _BASIC.sub(_without_password, text)
+
+
+def _without_password(found: re.Match[str]) -> str:
+    """`Basic ***` where a user and password follow, as a receiver quotes the request's headers."""
+    whole = found[2].rstrip("=")
+    try:  # what is cut off in its middle holds the user at least
+        inside = b64decode(whole[: len(whole) // 4 * 4], validate=True)
+    except binascii.Error:
+        return found[0]
+    return found[1] + _HIDDEN if b":" in inside else found[0]
 
 
 _secrets: Final = _Secrets()

@@ -151,8 +151,8 @@ class _Uvicorn(uvicorn.Server):
         self._certificate = certificate
         self._most = most
         self._timeouts = timeouts
-        self._opening: set[asyncio.Task[None]] = set()
-        """Connections whose TLS handshake is not finished."""
+        self._opening: dict[asyncio.Task[None], float] = {}
+        """Connections whose TLS handshake is not finished, with the instant when they came."""
         self._accepts = False
         self._ended = asyncio.Event()
 
@@ -209,6 +209,9 @@ class _Uvicorn(uvicorn.Server):
         for connection in tuple(self.server_state.connections):
             if isinstance(connection, _Protocol) and connection.is_slow(now_s, timeouts):
                 connection.transport.abort()
+        for task, since_s in self._opening.items():
+            if now_s - since_s > timeouts.request_s:
+                task.cancel()
         self._accept_if_room()
 
     def _accept_if_room(self) -> None:
@@ -236,12 +239,12 @@ class _Uvicorn(uvicorn.Server):
         connection.settimeout(0)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         task = asyncio.create_task(self._open(connection))
-        self._opening.add(task)
+        self._opening[task] = asyncio.get_running_loop().time()
         task.add_done_callback(lambda task: self._opened(task, connection))
         self._accept_if_room()
 
     def _opened(self, task: asyncio.Task[None], connection: socket.socket) -> None:
-        self._opening.discard(task)
+        del self._opening[task]
         if task.cancelled():  # before it began: the end came between
             connection.close()
         self._accept_if_room()
@@ -413,7 +416,7 @@ class Certificate:
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
-    def _versions(self) -> tuple[tuple[int, int, int], ...]:
+    def _versions(self) -> tuple[tuple[int, ...], ...]:
         files = (self._settings.cert_file, self._settings.key_file, self._settings.client_ca_file)
         return tuple(version(path) for path in files if path is not None)
 

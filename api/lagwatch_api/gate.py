@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lagwatch.ports.access import NOBODY, Access, Caller
+from lagwatch.ports.access import Access, Caller
 from lagwatch.ports.access import Scope as Right
 from lagwatch_api.v3.reply import Reply
 
@@ -93,7 +93,7 @@ class Gate:
         needed = self._needed(scope["method"], scope["path"])
         if caller.scope >= needed:
             return
-        if caller is NOBODY:
+        if caller.scope is Right.NONE:
             raise _RefusedError(
                 401, f"this needs a token with the scope {needed.word!r}", _CHALLENGE
             )
@@ -155,7 +155,10 @@ def _check_origin(headers: Headers) -> None:
     Browsers set both headers themselves; other clients send neither.
     """
     origin, host = headers.get(b"origin"), headers.get(b"host", b"")
-    own = origin is None or urlsplit(origin).netloc.lower() == host.lower() != b""
+    try:
+        own = origin is None or urlsplit(origin).netloc.lower() == host.lower() != b""
+    except ValueError:
+        own = False
     if not own or headers.get(b"sec-fetch-site", b"none") not in _OWN_SITE:
         raise _RefusedError(403, "a page of another site may not change anything here")
 

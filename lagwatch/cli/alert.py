@@ -85,10 +85,15 @@ def send_sample(
 
     Its texts begin with TEST, and say who asked for it.
     """
-    alerts = configured(config).settings.alerts
-    channels = dict(alerts.channels())
+    settings = configured(config).settings
+    alerts, channels = settings.alerts, dict(settings.alerts.channels())
 
+    from lagwatch import log
+    from lagwatch.config.walk import hidden_texts
     from lagwatch.errors import ConfigError, Fault
+
+    # receivers quote what they were sent
+    log.configure(level="fatal", form=settings.log.format, secrets=hidden_texts(settings))
 
     names = list(dict.fromkeys(chosen or channels))
     faults = [

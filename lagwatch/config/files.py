@@ -33,13 +33,13 @@ def file_faults(tree: Tree) -> Iterator[Fault]:
                 yield from _readable(key, name, table, readable)
 
 
-def version(path: Path) -> tuple[int, int, int]:
-    """A value that changes whenever the file is written or replaced."""
+def version(path: Path) -> tuple[int, ...]:
+    """A value that changes whenever the file is written or replaced, or its rights change."""
     try:
         found = path.stat()
     except OSError:
-        return (0, 0, 0)
-    return (found.st_mtime_ns, found.st_size, found.st_ino)
+        return ()
+    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
 
 
 def _given(key: str, option: str, or_file: OrFile, table: Tree) -> Iterator[Fault]:

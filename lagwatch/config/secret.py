@@ -32,6 +32,7 @@ REVEAL: Final = "reveal_secrets"
 _URL: Final = re.compile(
     r"(?P<scheme>[A-Za-z][\w+.-]*)://(?P<host>[^/?#;\\]*)(?P<rest>.*)", re.DOTALL
 )
+_APART: Final = re.compile(r"[/?&=#\s\"',:{}]")
 _LONG: Final = 12
 """Characters; shorter parts of a path, and those without a digit, are names more often."""
 _PLACEHOLDER: Final = re.compile(r"\{[{%].*?[}%]\}", re.DOTALL)
@@ -40,6 +41,8 @@ _SECRET_NAME: Final = re.compile(
     r"pass(word|wd|phrase)|pwd|secret|token|key|auth(orization)?(?![a-z])|user\.info|cookie"
     r"|credential|jaas|private|signature|assertion|\bsas\b|oauthbearer\.(config|extensions)"
 )
+_NAMED: Final = re.compile(r"""([\w.-]+)["']?\s*[:=]\s*["']?([^\s"'&,}]+)""")
+"""Names with their values in JSON, a form or YAML."""
 _PUBLIC_NAME: Final = re.compile(r"\.(location|url|type|method|ms|enabled?)$")
 """Names of properties that only seem secret: `ssl.key.location`."""
 _PUBLIC_HEADERS: Final = frozenset({"accept", "content-type", "user-agent"})
@@ -101,6 +104,11 @@ class Template(Secret):
 
     form = ""
 
+    def hidden_parts(self) -> tuple[str, ...]:
+        text = self.get_secret_value()
+        values = (value for name, value in _NAMED.findall(text) if looks_secret(name))
+        return (*super().hidden_parts(), *values, *_long_parts(_PLACEHOLDER.split(text)))
+
 
 class Url(Secret):
     """A URL of which scheme and host are shown: `https://hooks.example.com/…`."""
@@ -138,7 +146,7 @@ def _url_parts(text: str) -> tuple[str, ...]:
 
 def _long_parts(fixed: Iterable[str]) -> Iterator[str]:
     """Parts of a path or query that may be keys: a server may quote only the last."""
-    for part in (part for text in fixed for part in re.split(r"[/?&=#]", text)):
+    for part in (part for text in fixed for part in _APART.split(text)):
         if len(part) >= _LONG and re.search(r"\d", part):
             yield part
 

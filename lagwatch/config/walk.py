@@ -76,11 +76,16 @@ def alternatives() -> dict[str, str]:
     return dict(pairs) | {file: name for name, file in pairs}
 
 
+_KEPT_IN_URLS: Final = "!#$%&'()*+,/:;=?@[]~"
+"""What a client leaves as it is in a URL that it was given whole."""
+
+
 def hidden_texts(settings: Section) -> Iterator[str]:
     """Every text of the settings that must not be printed, as written and as in a URL."""
     for part in (part for value in _values(settings) for part in value.hidden_parts()):
         yield part
         yield quote(part)
+        yield quote(part, safe=_KEPT_IN_URLS)
         yield unquote(part)  # as a server quotes it that has read the URL
 
 

@@ -77,9 +77,17 @@ _SPOKEN: Final = {"silent_before_start": "silent, a job or stopped"}
 
 
 def named(pattern: str) -> re.Pattern[str]:
-    """Finds what has this name alone; `*` is any characters, "" means all."""
-    escaped = ".*".join(map(re.escape, pattern.split("*")))
-    return re.compile(rf"\A{escaped}\Z" if pattern else "", re.DOTALL)
+    """Finds what has this name alone; `*` is any characters, "" means all.
+
+    Each part is taken where it occurs first, for good: with many `*` and a long name, other ways to
+    divide it would take for ever to try, and find nothing more.
+    """
+    if not pattern:
+        return re.compile("")
+    first, *parts = map(re.escape, pattern.split("*"))
+    between = "".join(f"(?>.*?{part})" for part in parts[:-1] if part)
+    last = f".*{parts[-1]}" if parts else ""
+    return re.compile(rf"\A{first}{between}{last}\Z", re.DOTALL)
 
 
 def spoken(word: str) -> str:

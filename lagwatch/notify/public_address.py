@@ -5,6 +5,8 @@ from typing import Final
 
 _HOLDS_IPV4: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
 """Of NAT64 (RFC 6052), and the old IPv4-compatible ones (RFC 4291): they end in an IPv4 address."""
+_LOCAL_NAT64: Final = IPv6Network("64:ff9b:1::/48")
+"""For a network of one's own (RFC 8215)."""
 
 
 def is_public(address: str) -> bool:
@@ -15,9 +17,12 @@ def is_public(address: str) -> bool:
     """
     whole = ip_address(address)
     if isinstance(whole, IPv4Address):
-        return whole.is_global
+        return whole.is_global and not whole.is_multicast
     inner = [whole.ipv4_mapped, whole.sixtofour, *(whole.teredo or ())]
     if any(whole in network for network in _HOLDS_IPV4):
         inner.append(IPv4Address(whole.packed[-4:]))
     known = [each for each in inner if each is not None]
-    return all(each.is_global for each in known) if known else whole.is_global
+    if known:
+        return all(each.is_global and not each.is_multicast for each in known)
+    local = whole.is_multicast or whole.is_site_local or whole in _LOCAL_NAT64
+    return whole.is_global and not local

@@ -72,5 +72,5 @@ class Access(Protocol):
         ...
 
     def note(self, caller: Caller, peer: str, method: str, path: str, status: int) -> None:
-        """Log who changed what, and who was refused."""
+        """Log who changed what, and of those without any scope who was refused."""
         ...

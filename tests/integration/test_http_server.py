@@ -31,6 +31,7 @@ from tests.support.waiting import eventually
 
 _GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 _LARGE = 64 * 1024 * 1024
+_CLIENT = ssl._create_unverified_context()  # noqa: S323, SLF001 the certificate is the test's own
 
 
 (_ENDPOINT,) = endpoints(GivenQueries({"here": GivenCluster()}))
@@ -189,14 +190,16 @@ def test_clients_that_send_nothing_make_room_for_those_who_wait() -> None:
 
 
 @contextlib.contextmanager
-def half_open_for_ever(port: int, count: int) -> Iterator[None]:
+def half_open_for_ever(
+    port: int, count: int, sent: bytes = b"GET / HTTP/1.1\r\n"
+) -> Iterator[None]:
     """So many connections that send half of a request; one that is closed is opened again."""
     ended = threading.Event()
 
     def hold() -> None:
         while not ended.is_set():
             with contextlib.suppress(OSError), connected(port) as (connection,):
-                connection.sendall(b"GET / HTTP/1.1\r\n")
+                connection.sendall(sent)
                 connection.settimeout(0.1)
                 while not ended.is_set():
                     with contextlib.suppress(TimeoutError):
@@ -223,6 +226,20 @@ def test_probes_come_through_while_half_open_requests_take_all_connections() -> 
 
                 assert received(probe).startswith(b"HTTP/1.1 200")
             # 30 wait for 5 places: five rounds of half a second, and not of 15 s
+            assert time.monotonic() - began_s < 12
+
+
+def test_probes_come_through_while_connections_that_begin_no_handshake_take_all(tmp_path) -> None:
+    cert_file, key_file = self_signed(tmp_path)
+    tls = {"cert_file": str(cert_file), "key_file": str(key_file)}
+    with running(tls=tls, max_connections=5) as port, half_open_for_ever(port, 30, b""):
+        for _ in range(3):
+            began_s = time.monotonic()
+            with connected(port) as (plain,), _CLIENT.wrap_socket(plain) as probe:
+                probe.sendall(_GET)
+
+                assert received(probe).startswith(b"HTTP/1.1 200")
+            # as above; a handshake may take ten seconds while there is room
             assert time.monotonic() - began_s < 12
 
 

@@ -1,5 +1,6 @@
 """Who a caller is: tokens, users of a proxy, names of the server."""
 
+import resource
 from base64 import b64encode
 from pathlib import Path
 
@@ -75,6 +76,24 @@ def test_who_tries_tokens_is_logged_once_a_minute_with_the_number_of_tries(file)
     ]
 
 
+def test_orders_of_strangers_are_counted_and_long_paths_are_cut(file) -> None:
+    access, path = control(tokens_file=file), "/" + "x" * 8000
+    wrong, known = {b"authorization": b"Bearer x"}, access.holder(READER)
+
+    with capture_logs() as logged:
+        for _ in range(50):
+            access.note(access.caller({}, "10.0.0.1"), "10.0.0.1", "POST", path, 401)
+            access.note(access.caller(wrong, "10.0.0.2"), "10.0.0.2", "POST", path, 401)
+        access.note(known, "10.0.0.3", "POST", path, 403)
+
+    assert [(each["event"], each["peer"]) for each in logged] == [
+        ("http_refused", "10.0.0.1"),
+        ("http_refused", "10.0.0.2"),
+        ("http_order", "10.0.0.3"),
+    ]
+    assert len(logged[-1]["path"]) < 600
+
+
 @pytest.mark.parametrize(
     ("cookie", "name"),
     [
@@ -94,7 +113,7 @@ def test_a_browser_sends_its_token_in_a_cookie(file, cookie, name) -> None:
 def test_a_wrong_token_is_not_made_good_by_a_cookie(file) -> None:
     headers = {b"authorization": b"Bearer x", b"cookie": f"lagwatch_token={ADMIN}".encode()}
 
-    assert control(tokens_file=file).caller(headers, "10.0.0.1") is NOBODY
+    assert control(tokens_file=file).caller(headers, "10.0.0.1") == NOBODY
 
 
 def test_everyone_may_do_everything_where_nothing_is_configured() -> None:
@@ -132,6 +151,40 @@ def test_who_deletes_the_last_line_revokes_the_last_token(file) -> None:
     assert access.holder(READER) is NOBODY
 
 
+def test_a_line_is_revoked_once_the_file_has_the_rights_that_were_asked_for(file) -> None:
+    clock = StepClock()
+    access = control(clock, tokens_file=file)
+
+    file.chmod(0o666)
+    file.write_text(line("root", "admin", ADMIN))
+    clock.pass_s(2.0)
+    assert access.holder(READER).name == "reader"
+    file.chmod(0o600)
+    clock.pass_s(2.0)
+
+    assert access.holder(READER) is NOBODY
+
+
+def test_tokens_that_could_not_be_read_are_read_as_soon_as_they_can(file) -> None:
+    clock = StepClock()
+    access = control(clock, tokens_file=file)
+    file.write_text(line("root", "admin", ADMIN))
+
+    with capture_logs() as logged:
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+        try:
+            for _ in range(3):
+                clock.pass_s(2.0)
+                assert access.holder(READER).name == "reader"
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        clock.pass_s(2.0)
+        assert access.holder(READER) is NOBODY
+
+    assert [each["event"] for each in logged] == ["tokens_not_read", "tokens_read"]
+
+
 class TestProxy:
     PROXY = {  # noqa: RUF012 is not changed
         "addresses": ["10.1.0.0/16", "::1"],
@@ -146,6 +199,8 @@ class TestProxy:
             ("ron", "10.1.2.3", Scope.READ),
             ("olga", "10.1.2.3", Scope.OPERATE),
             ("anna", "::1", Scope.ADMIN),
+            ("anna", "::ffff:10.1.2.3", Scope.ADMIN),
+            ("anna", "::ffff:10.2.0.1", Scope.NONE),
             ("anna", "10.2.0.1", Scope.NONE),
             ("anna", "127.0.0.1", Scope.NONE),
             ("anna", "", Scope.NONE),

@@ -205,6 +205,8 @@ def test_two_headers_that_say_nothing_of_rights_are_taken() -> None:
         ({"origin": "http://test.evil.example"}, False),
         ({"origin": "null"}, False),
         ({"origin": ""}, False),
+        ({"origin": "http://["}, False),
+        ({"origin": "http://a]b/"}, False),
         ({"sec-fetch-site": "same-origin"}, True),
         ({"sec-fetch-site": "none"}, True),
         ({"sec-fetch-site": "same-site"}, False),

@@ -4,6 +4,7 @@ import getpass
 import json
 import re
 import socket
+from base64 import b64encode
 from datetime import datetime
 
 import pytest
@@ -234,6 +235,24 @@ def test_a_channel_that_cannot_be_opened_does_not_keep_others_from_being_tested(
     assert "a: " in done.output
     assert "Traceback" not in done.output
     assert "pager: 200 OK: ok (no answer of a receiver of this kind" in done.output
+
+
+def test_a_receiver_that_quotes_what_it_got_makes_no_secret_known(tmp_path) -> None:
+    given = b64encode(b"anna:s3cret-password").decode()
+    quoted = f"denied: /hook/s3cret-path-1, Authorization: Basic {given}"
+    with receiving(Reply(status=400, body=quoted)) as server:
+        config = tmp_path / "lagwatch.toml"
+        config.write_text(
+            f'[alerts]\nfile = "{tmp_path}/a.sqlite"\n[alerts.webhook.a]\n'
+            f'url = "{server.url}/hook/s3cret-path-1"\n'
+            'username = "anna"\npassword = "s3cret-password"\n'
+            '[clusters.here]\nbootstrap = "localhost:1"\n'
+        )
+        done = CliRunner().invoke(app, ["alert", "test", "-c", str(config)])
+
+    assert "denied" in done.output
+    assert "s3cret" not in done.output
+    assert given not in done.output
 
 
 def test_headers_that_say_how_a_request_is_sent_do_not_break_it(tmp_path) -> None:

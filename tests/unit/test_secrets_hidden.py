@@ -4,9 +4,11 @@ import asyncio
 import io
 import logging
 import socket
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 import structlog
 from typer.testing import CliRunner
@@ -22,9 +24,11 @@ from lagwatch.config.secret import Headers, Properties, ShownUrl, Url, looks_sec
 from lagwatch.config.settings import Settings
 from lagwatch.config.walk import hidden_texts, holds, option_at
 from lagwatch.errors import ConfigError, HistoryError, JobError, NotifyError
+from lagwatch.hiding import hide, remember
 from lagwatch.history.folder import open_folder
 from lagwatch.jobs.session import start
 from lagwatch.notify.channels.registry import open_channel
+from lagwatch.notify.channels.webhook import WebhookSettings
 from lagwatch.notify.sample import sample_messages
 from tests.support.planted import MARK, changed, places, planted, toml
 
@@ -220,6 +224,52 @@ async def refusals(alerts: AlertsSettings) -> list[str]:
             said.append(f"{raised.value} {raised.value!r}")
         await channel.close()
     return said
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "Authorization: Basic {}",
+        "authorization=basic {}, x",
+        '{{"Authorization": "Basic {}"}}',
+        "Authorization%3A+Basic+{}",
+    ],
+)
+@pytest.mark.parametrize("user", ["a:secret", "anna:s3cret-password", "client%20id:s3cret/+é"])
+def test_a_password_as_http_carries_it_is_hidden_in_every_text(written, user) -> None:
+    carried = b64encode(user.encode()).decode()
+
+    said = hide(written.format(carried))
+
+    assert said == written.format("***")
+    assert carried[:12] not in hide(written.format(carried[:-3]))
+
+
+@pytest.mark.parametrize("text", ["Basic authentication", "basic YWJjZGVmZ2hp", "basics: a:b"])
+def test_words_that_look_like_a_password_stay(text) -> None:
+    assert hide(text) == text
+
+
+def test_the_path_that_a_client_encodes_is_hidden() -> None:
+    settings = WebhookSettings.model_validate({"url": "https://h/q/se cret ü?key=short"})
+    remember(hidden_texts(settings))
+    try:
+        asked = httpx.URL(settings.url.get_secret_value())
+        assert hide(f"no such path {asked.raw_path.decode()}") == "no such path ***"
+    finally:
+        remember(())
+
+
+def test_a_key_in_the_template_of_a_body_is_hidden() -> None:
+    body = '{"api_key": "k-one", "to": "{{ group }}", "room":"R0123456789AB", "pwd" : "s3cret-pw"}'
+    settings = WebhookSettings.model_validate({"url": "https://h", "body": body})
+    remember(hidden_texts(settings))
+    try:
+        said = hide("wrong: s3cret-pw, R0123456789AB, to")
+    finally:
+        remember(())
+
+    assert said == "wrong: ***, ***, to"
 
 
 @pytest.mark.parametrize(
