@@ -74,7 +74,7 @@ def create_app(
             *ops.endpoints(deps),
             *fleet.endpoints(queries, alerts),
             *losses.endpoints(commands),
-            *stream.endpoints(queries),
+            *stream.endpoints(queries, version),
             *trends.endpoints(queries, trails or {}, alerts),
             *scraped,
             *(

@@ -34,7 +34,7 @@ _LARGE = 64 * 1024 * 1024
 _CLIENT = ssl._create_unverified_context()  # noqa: S323, SLF001 the certificate is the test's own
 
 
-(_ENDPOINT,) = endpoints(GivenQueries({"here": GivenCluster()}))
+(_ENDPOINT,) = endpoints(GivenQueries({"here": GivenCluster()}), "1")
 _STREAM = _ENDPOINT.handler
 
 

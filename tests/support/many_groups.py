@@ -47,6 +47,7 @@ def serving_page(
     *,
     trails: Mapping[str, Trail] = {},
     commands: Commands | None = None,
+    version: str = "0",
 ) -> Iterator[str]:
     """The address of the page over what these queries answer."""
     app = create_app(
@@ -55,7 +56,7 @@ def serving_page(
         GivenSettings(),
         trails=trails,
         hostname="h",
-        version="0",
+        version=version,
     )
     with served(app) as server:
         yield f"http://127.0.0.1:{server.port}/"

@@ -29,6 +29,12 @@ class Relay:
         """Break all connections and refuse new ones."""
         self._run(self._close())
 
+    def lead_to(self, upstream_port: int) -> None:
+        """Connections lead to another server from now on."""
+        self.cut()
+        self._upstream_port = upstream_port
+        self.mend()
+
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(_DEADLINE_S)
 

@@ -258,7 +258,7 @@ class TestStream:
         fleet = Fleet(["good", "bad", "other"], ShiftedClock())
 
         async def act() -> tuple[str, str]:
-            stream = events(fleet.queries, look_every_s=0.001)
+            stream = events(fleet.queries, "1", look_every_s=0.001)
             await anext(stream)
             whole = await anext(stream)
             fleet.failing.add("bad")
@@ -282,7 +282,7 @@ class TestStream:
         valid = [True]
 
         async def act() -> list[bytes]:
-            stream = events(fleet.queries, goes_on=lambda: valid[0], look_every_s=0.001)
+            stream = events(fleet.queries, "1", goes_on=lambda: valid[0], look_every_s=0.001)
             await anext(stream)
             await anext(stream)
             valid[0] = False
@@ -296,7 +296,7 @@ class TestStream:
         fleet = Fleet(["one"], ShiftedClock())
 
         async def act() -> bytes:
-            stream = events(fleet.queries, look_every_s=0.001, beat_s=0.002)
+            stream = events(fleet.queries, "1", look_every_s=0.001, beat_s=0.002)
             await anext(stream)
             await anext(stream)
             return await closed_after(stream)

@@ -1,6 +1,7 @@
 """`/api/v1/stream`: the fleet as server-sent events; after the first, only what changed.
 
-`fleet` is the whole of a cluster and comes first; `round` follows each judging with the rows that
+`page` names the version that serves: an open page that came with another one loads itself again.
+`fleet` is the whole of a cluster and comes next; `round` follows each judging with the rows that
 changed and the names that went. A reader that is slow misses rounds, never changes.
 """
 
@@ -26,7 +27,7 @@ _MOST_READERS: Final = 500
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-def endpoints(queries: Queries) -> Iterator[Endpoint]:
+def endpoints(queries: Queries, version: str) -> Iterator[Endpoint]:
     """The route."""
     readers = _Readers()
 
@@ -36,7 +37,9 @@ def endpoints(queries: Queries) -> Iterator[Endpoint]:
             return text_error(f"{most} pages are open; close some\n", 503)
         readers.count += 1
         return StreamingResponse(
-            readers.counted(events(queries, goes_on=partial(may_still, request, Scope.READ))),
+            readers.counted(
+                events(queries, version, goes_on=partial(may_still, request, Scope.READ))
+            ),
             headers=_HEADERS,
             media_type="text/event-stream",
         )
@@ -49,7 +52,7 @@ def endpoints(queries: Queries) -> Iterator[Endpoint]:
         tag=TAG,
         answers={
             200: Answer(
-                description="events `fleet` and `round`, one per cluster and change",
+                description="an event `page`, then `fleet` and `round`, one per cluster and change",
                 media_type="text/event-stream",
             ),
             503: Answer(description="too many readers"),
@@ -59,6 +62,7 @@ def endpoints(queries: Queries) -> Iterator[Endpoint]:
 
 async def events(
     queries: Queries,
+    version: str,
     *,
     goes_on: Callable[[], bool] = lambda: True,
     look_every_s: float = _LOOK_EVERY_S,
@@ -67,7 +71,7 @@ async def events(
     """Ends when the reader's token is revoked; else close it."""
     sent: dict[str, _Sent] = {}
     quiet_s = 0.0
-    yield b"retry: 2000\n\n"
+    yield b"retry: 2000\n" + _event("page", {"version": version})
     while goes_on():
         for state in cluster_states(queries):
             before = sent.get(state["cluster"])

@@ -12,11 +12,14 @@ export class Live {
   #failures = 0;
   #source = null;
   #heardAt = 0;
+  #version = null; // of the server that this page came from
+  #outdated = false;
 
   start() {
     this.#connect();
     setInterval(() => {
       if (this.#source && performance.now() - this.#heardAt > SILENT_MS) this.#again();
+      this.#renew();
     }, 5000);
     addEventListener("online", () => this.connected || this.#again(0));
     // a page that is left must not hold one of the few connections a browser has for a server
@@ -69,6 +72,11 @@ export class Live {
     this.#heardAt = performance.now();
     const source = (this.#source = new EventSource("api/v1/stream"));
     const named = new Set();
+    source.addEventListener("page", (event) => {
+      const { version } = JSON.parse(event.data);
+      this.#outdated = version !== (this.#version ??= version);
+      this.#renew();
+    });
     source.addEventListener("fleet", (event) => {
       const answer = JSON.parse(event.data);
       this.columns = answer.columns;
@@ -89,6 +97,11 @@ export class Live {
       this.#keep(named);
     });
     source.onerror = () => this.#again();
+  }
+
+  /** Load the page that belongs to the server, once nobody writes in this one: what is shown is in its address. */
+  #renew() {
+    if (this.#outdated && !document.activeElement?.matches("input, select, textarea")) location.reload();
   }
 
   #take(answer, rows, changes) {
