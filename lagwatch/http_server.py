@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Final
 
 import structlog
@@ -66,6 +67,8 @@ class ClientTimeouts:
     """From the first byte of a request, or the start of a connection, to the end of the request."""
     answer_s: float = 60.0
     """Without the client reading any of its answer."""
+    idle_s: float = inf
+    """Between an answer and the next request; uvicorn has a limit of its own."""
 
 
 class HttpServer:
@@ -205,7 +208,7 @@ class _Uvicorn(uvicorn.Server):
         now_s, timeouts = asyncio.get_running_loop().time(), self._timeouts
         if self.is_full:
             within_s = min(timeouts.request_s, _REQUEST_WITHIN_WHEN_FULL_S)
-            timeouts = replace(timeouts, request_s=within_s)
+            timeouts = replace(timeouts, request_s=within_s, idle_s=within_s)
         for connection in tuple(self.server_state.connections):
             if isinstance(connection, _Protocol) and connection.is_slow(now_s, timeouts):
                 connection.transport.abort()
@@ -283,6 +286,8 @@ class _Protocol(HttpToolsProtocol):
         self._on_lost = on_lost
         self._since_s = 0.0
         """When the first byte of a still incomplete request arrived; 0 = no such request."""
+        self._idle_s = 0.0
+        """Since when all requests are answered; 0 = one is not."""
         self._head_bytes = 0
         """Bytes received since the last complete request: an upper bound of the next one's size."""
         self._in_head = True
@@ -340,6 +345,12 @@ class _Protocol(HttpToolsProtocol):
 
     def is_slow(self, now_s: float, timeouts: ClientTimeouts) -> bool:
         """True if the client keeps its connection without using it."""
+        if getattr(self.cycle, "response_complete", True):  # None before the first
+            self._idle_s = self._idle_s or now_s
+        else:
+            self._idle_s = 0.0
+        if self._idle_s and now_s - self._idle_s > timeouts.idle_s:
+            return True
         if self._since_s and now_s - self._since_s > timeouts.request_s:
             return True
         left = self.transport.get_write_buffer_size()

@@ -37,7 +37,7 @@ _LONG: Final = 12
 """Characters; shorter parts of a path, and those without a digit, are names more often."""
 _PLACEHOLDER: Final = re.compile(r"\{[{%].*?[}%]\}", re.DOTALL)
 _USER: Final = re.compile(r"[^\s\"',]+:[^\s\"',]*@")
-_SECRET_NAME: Final = re.compile(
+SECRET_NAME: Final = re.compile(
     r"pass(word|wd|phrase)|pwd|secret|token|key|auth(orization)?(?![a-z])|user\.info|cookie"
     r"|credential|jaas|private|signature|assertion|\bsas\b|oauthbearer\.(config|extensions)"
 )
@@ -51,7 +51,7 @@ _PUBLIC_HEADERS: Final = frozenset({"accept", "content-type", "user-agent"})
 def looks_secret(name: str) -> bool:
     """True if a property of this name may hold a secret."""
     word = name.lower()
-    return _SECRET_NAME.search(word) is not None and _PUBLIC_NAME.search(word) is None
+    return SECRET_NAME.search(word) is not None and _PUBLIC_NAME.search(word) is None
 
 
 def without_user(text: str) -> str:

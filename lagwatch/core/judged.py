@@ -318,7 +318,9 @@ class Judged:
         pace.go_down(new, since_ms, left_ms - commit_ms, leave_ms=leave_ms)
         pace.down[again] |= _DOWN[rule]
         pace.stalled[again] = np.where(_DOWN[rule], rule == Rule.STALLED, pace.stalled[again])
-        pace.may_be_job[again] |= rule == Rule.SILENT_BEFORE_START
+        silent = rule == Rule.SILENT_BEFORE_START
+        pace.may_be_job[again] |= silent
+        pace.silent[again] |= silent
         pace.behind[again] = rule == Rule.FALLING_BEHIND
 
     def rows(self, seen: Inputs, asked_ms: Int64) -> RowColumns:
@@ -414,7 +416,7 @@ def window_columns(windows: Windows, rows: Index | None = None) -> WindowColumns
 def _news(pace: Pace, row: Index, rule: Int8) -> Bools:
     """Rows with a verdict that their pace has not recorded yet."""
     news: Bools = _DOWN[rule] & (~pace.down[row] | ((rule == Rule.STALLED) != pace.stalled[row]))
-    news |= (rule == Rule.SILENT_BEFORE_START) & ~pace.may_be_job[row]
+    news |= (rule == Rule.SILENT_BEFORE_START) & ~(pace.may_be_job[row] & pace.silent[row])
     news |= (rule == Rule.FALLING_BEHIND) != pace.behind[row]
     return news
 

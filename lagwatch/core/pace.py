@@ -225,6 +225,8 @@ class Pace:
 
     Otherwise its member may have held it long before it was first seen.
     """
+    silent: NDArray[np.bool_]
+    """True if it was judged silent, a job or stopped, and has not moved since."""
     may_be_job: NDArray[np.bool_]
     """True if it was silent when first seen, no member has stayed since, and no run began as
     due."""
@@ -388,7 +390,7 @@ class Pace:
         last_ms = at_ms if heads.size == rows.size else np.maximum.reduceat(at_ms, heads)
         self.moved_ms[moved] = np.maximum(self.moved_ms[moved], last_ms)
         self.moves[moved] = np.minimum(self.moves[moved] + times, 255)
-        self.down[moved] = self.stalled[moved] = False
+        self.down[moved] = self.stalled[moved] = self.silent[moved] = False
         self.unread_s[moved] = 0
 
     def _to_learn(self, rows: Rows, pause_ms: Int64, usual: Usual) -> NDArray[np.intp]:
@@ -879,6 +881,7 @@ _COLUMNS: Final[Mapping[str, tuple[type[np.generic], float]]] = {
     "held_s": (np.uint32, 0),
     "left_s": (np.uint32, 0),
     "seen_without": (np.bool_, False),
+    "silent": (np.bool_, False),
     "may_be_job": (np.bool_, False),
     "due_s": (np.uint32, 0),
     "behind": (np.bool_, False),

@@ -1051,8 +1051,11 @@ class Rows:
 
         Without groups that have just unsubscribed from the topic: see the rule `not_subscribed`.
         """
+        pace = self.around.pace
         quiet = self.quiet_longer(self.limit_ms) & (self.fact("left_ms") < 0)
-        return quiet | self.around.pace.down[self.row]
+        # an absence of Kafka is no reason to doubt what was said before it; a member that comes is
+        quiet |= pace.silent[self.row] & (self.membership == Membership.EMPTY)
+        return quiet | pace.down[self.row]
 
     @cached_property
     def may_be_overdue(self) -> Bools:

@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from lagwatch.config.jobs import JobsSettings
+from lagwatch.config.secret import SECRET_NAME, Properties
 from lagwatch.errors import JobError
 from lagwatch.java import cache_dir
 from lagwatch.jobs.faults import translated
@@ -41,6 +42,8 @@ _OWN: Final[Mapping[str, str]] = {
     # of a driver in this process
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # its own rule lets the keys of some stores into event logs and pages
+    "spark.redaction.regex": f"(?i){SECRET_NAME.pattern}",
 }
 _LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
@@ -117,13 +120,27 @@ def start(
             conf = SparkConf().setAll(list(chosen.items())).setAppName(f"lagwatch {name}")
             conf = conf.setMaster(settings.master.get_secret_value())
             # the builder takes the context that is there
-            SparkContext(conf=conf, gateway=guarded_jvm(conf, lock).gateway)
+            SparkContext(conf=conf, gateway=guarded_jvm(_without_secrets(conf), lock).gateway)
         spark = builder.getOrCreate()
     except (PySparkException, Py4JError, OSError, RuntimeError) as error:
         raise _not_started(settings, error) from error
     if folder is not None and SUBMITTED not in os.environ and not is_local(settings):
         spark.addArtifacts(str(write_package(folder / PACKAGE)), pyfile=True)
     return spark
+
+
+def _without_secrets(conf: SparkConf) -> SparkConf:
+    """What Java is started with: anyone on the machine may read its command line.
+
+    The rest is handed to the running Java. What Java itself must know when it starts, as a `-D`
+    with a password, is there all the same.
+    """
+    pairs = [
+        (name, value)
+        for name, value in conf.getAll()
+        if name == _JAVA_OPTIONS or Properties.shown_value(name, value) == value
+    ]
+    return SparkConf(loadDefaults=False).setAll(pairs)
 
 
 def _require_answer(settings: JobsSettings) -> None:

@@ -1,6 +1,7 @@
 """The clients of one cluster: made, polled for events, timed, and their failures explained."""
 
 import asyncio
+import gc
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -121,9 +122,13 @@ class KafkaClients:
     def another_admin(self) -> AdminClient:
         """Make an admin client with connections of its own.
 
+        It mostly replaces another one. Errors of that one refer to it in a circle; the collector
+        looks for such circles too seldom, and each client has several threads and connections.
+
         Raises:
             SourceError: as the constructor.
         """
+        gc.collect()
         return self._made(
             lambda: AdminClient(self._with_events(properties.common(self.settings)), logger=_log)
         )

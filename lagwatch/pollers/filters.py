@@ -2,8 +2,16 @@
 
 import re
 from functools import lru_cache
+from typing import Final
+
+import structlog
 
 from lagwatch.config import ClusterSettings
+
+LONGEST_GROUP: Final = 500
+"""Characters. Kafka sets no bound; who may commit could fill memory and metrics with names."""
+
+_log = structlog.get_logger(__name__)
 
 
 class NameFilter:
@@ -25,14 +33,22 @@ class Filters:
 
     def __init__(self, settings: ClusterSettings) -> None:
         self._groups = NameFilter(allow=settings.group_allow, deny=settings.group_deny)
+        self._refused = False
         self._topics = NameFilter(allow=settings.topic_allow, deny=settings.topic_deny)
 
     def group(self, name: str) -> bool:
-        return self._groups.keeps(name)
+        return self._groups.keeps(name) if len(name) <= LONGEST_GROUP else self._refuse(name)
 
     def topic(self, name: str) -> bool:
         return self._topics.keeps(name)
 
     def commit(self, group: str, topic: str) -> bool:
         """True if a commit of this group on this topic is monitored."""
-        return self._groups.keeps(group) and self._topics.keeps(topic)
+        return self.group(group) and self._topics.keeps(topic)
+
+    def _refuse(self, name: str) -> bool:
+        """False; the log says it of the first such group."""
+        if not self._refused:
+            self._refused = True
+            _log.warning("group_name_too_long", most=LONGEST_GROUP, begins=name[:60])
+        return False

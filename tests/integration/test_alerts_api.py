@@ -307,6 +307,26 @@ def test_an_open_server_keeps_the_author_that_is_said(alerts, clock) -> None:
     assert made.json()["author"] == "anna"
 
 
+def test_mutes_have_bounds(alerts, clock) -> None:
+    order = {"group": "billing*", "reason": "deploying", "duration_s": 60}
+
+    long = ask(alerts, "POST", "/mutes", json={**order, "group": "*" + "a" * 500})
+    for number in range(1000):
+        alerts.mute(
+            cluster="",
+            group=f"g{number}",
+            reason="deploying",
+            author="",
+            starts_ms=clock.now_ms(),
+            ends_ms=clock.now_ms() + 60_000,
+        )
+    many = ask(alerts, "POST", "/mutes", json=order)
+
+    assert long.status_code in {400, 422}
+    assert many.status_code == 409
+    assert "end some" in many.text
+
+
 def test_an_id_may_be_cut_to_its_first_characters(alerts, clock) -> None:
     _, found = incident_of(alerts, clock)
     mute = {"group": "billing", "reason": "deploying", "duration_s": 60}

@@ -243,6 +243,37 @@ def test_probes_come_through_while_connections_that_begin_no_handshake_take_all(
             assert time.monotonic() - began_s < 12
 
 
+def test_probes_come_through_while_connections_that_are_kept_take_all() -> None:
+    ended = threading.Event()
+
+    def keep(port: int) -> None:
+        while not ended.is_set():
+            with contextlib.suppress(OSError), connected(port) as (connection,):
+                while not ended.is_set():
+                    connection.sendall(_GET)
+                    if not received(connection):
+                        break
+                    ended.wait(4)  # less than uvicorn waits for the next request
+
+    with running(max_connections=5) as port:
+        threads = [threading.Thread(target=keep, args=(port,)) for _ in range(30)]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(3):
+                began_s = time.monotonic()
+                with connected(port) as (probe,):
+                    probe.sendall(_GET)
+
+                    assert received(probe).startswith(b"HTTP/1.1 200")
+                # 30 wait for 5 places, which each have for two looks
+                assert time.monotonic() - began_s < 20
+        finally:
+            ended.set()
+            for thread in threads:
+                thread.join(40)
+
+
 def test_a_server_that_ends_while_clients_come_leaves_no_connection_open() -> None:
     for _ in range(8):
         ended = threading.Event()

@@ -73,9 +73,17 @@ def test_losses_of_several_groups_are_acknowledged_at_once(
 
 
 @pytest.mark.parametrize(
-    "order", [{}, {"groups": []}, {"groups": [""]}, {"groups": ["a"], "group": "b"}]
+    "order",
+    [
+        {},
+        {"groups": []},
+        {"groups": [""]},
+        {"groups": ["a"], "group": "b"},
+        {"groups": ["a" * 501]},
+        {"groups": [f"*{number}*" for number in range(101)]},
+    ],
 )
-def test_an_order_that_names_no_group_is_refused(order) -> None:
+def test_an_order_that_names_no_group_or_too_much_is_refused(order) -> None:
     commands = RecordingCommands()
 
     answered = _order(_app(commands), order)

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from lagwatch.config import ClusterSettings
 from lagwatch.core.model import EpochMs, GroupInfo
@@ -225,6 +226,16 @@ def test_a_name_is_kept_that_allow_finds_and_deny_does_not(
     filters = Filters(ClusterSettings(bootstrap="b:1", group_allow=allow, group_deny=deny))
 
     assert {name for name in ("orders", "orders-test", "billing") if filters.group(name)} == kept
+
+
+def test_a_group_with_an_endless_name_is_not_watched_and_the_log_says_so_once() -> None:
+    filters = Filters(ClusterSettings(bootstrap="b:1"))
+
+    with capture_logs() as logged:
+        kept = [filters.commit("g" * size, "t") for size in (500, 501, 30_000)]
+
+    assert kept == [True, False, False]
+    assert [each["event"] for each in logged] == ["group_name_too_long"]
 
 
 def test_many_names_are_summed_up() -> None:

@@ -30,6 +30,8 @@ _SAID: Final = "kept as a claim where the server knows who asks, by token, user 
 _NAMES_NOTHING: Final = (
     'body.group: name a group or a cluster; to mute all groups of all clusters, write "group": "*"'
 )
+_MOST_MUTES: Final = 1000
+"""Each is compared with every group of a notice."""
 _LAST_MS: Final = 253_402_300_799_999 - _LONGEST_MUTE_S * 1000
 """So that every mute ends before the year 10000."""
 
@@ -131,8 +133,8 @@ class MuteOrder(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    cluster: Text = ""
-    group: Text = ""
+    cluster: Annotated[Text, Field(max_length=500)] = ""
+    group: Annotated[Text, Field(max_length=500)] = ""
     reason: Annotated[Text, Field(min_length=1, max_length=1000)]
     author: Annotated[Text, Field(max_length=200, description=_SAID)] = ""
     starts_ms: Annotated[int | None, Field(ge=0, le=_LAST_MS, description="null = now")] = None
@@ -221,10 +223,17 @@ def _mutes(routes: APIRouter, alerts: AlertsView) -> None:
     async def mutes() -> MuteList:
         return {"mutes": alerts.mutes(), "time_zone": alerts.time_zone}
 
-    @routes.post("/mutes", summary="Mute a group, a cluster or all", status_code=201)
+    @routes.post(
+        "/mutes",
+        summary="Mute a group, a cluster or all",
+        status_code=201,
+        responses={409: {"description": f"there are {_MOST_MUTES} mutes"}},
+    )
     async def mute(order: MuteOrder, request: Request) -> Mute:
         if not order.group and not order.cluster:
             raise HTTPException(400, _NAMES_NOTHING)
+        if len(alerts.mutes()) >= _MOST_MUTES:
+            raise HTTPException(409, f"there are {_MOST_MUTES} mutes; end some of them first")
         now_ms = alerts.now_ms()
         starts_ms = now_ms if order.starts_ms is None else order.starts_ms
         ends_ms = starts_ms + round(order.duration_s * 1000)

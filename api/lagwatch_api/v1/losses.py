@@ -1,10 +1,11 @@
 """Stop showing the lost messages of groups: of one by its name, of several by their names."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
@@ -15,11 +16,24 @@ from lagwatch_api.answers import json_answer
 from lagwatch_api.routing import Answer, Endpoint, SegmentRoute
 from lagwatch_api.v1.fleet import NO_CACHE, TAG
 
+_MOST_PATTERNS: Final = 100
+
 
 class Acknowledged(TypedDict):
     """How many partitions of the group showed a loss."""
 
     partitions: int
+
+
+def _few_patterns(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names.
+
+    Raises:
+        ValueError: too many hold a `*`: each is compared with every group.
+    """
+    if sum("*" in name for name in names) > _MOST_PATTERNS:
+        raise ValueError(f"only {_MOST_PATTERNS} names may hold a *")
+    return names
 
 
 class LossOrder(BaseModel):
@@ -29,7 +43,9 @@ class LossOrder(BaseModel):
 
     cluster: Annotated[str, Field(description='"" = all')] = ""
     groups: Annotated[
-        tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1, max_length=10_000)
+        tuple[Annotated[str, Field(min_length=1, max_length=500)], ...],
+        Field(min_length=1, max_length=10_000),
+        AfterValidator(_few_patterns),
     ]
 
 
@@ -83,7 +99,8 @@ def router(queries: Queries, commands: Commands) -> APIRouter:
         acknowledged: list[GroupLoss] = []
         matching = 0
         for cluster in filter(named(order.cluster).search, queries.clusters()):
-            chosen = _chosen(order.groups, queries.groups(cluster), unmatched)
+            known = queries.groups(cluster)
+            chosen = await asyncio.to_thread(_chosen, order.groups, known, unmatched)
             matching += len(chosen)
             if not chosen:
                 continue
