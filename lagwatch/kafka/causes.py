@@ -4,6 +4,7 @@ The client library names the cause of a failed connection only in events; the fa
 says no more than "transport failure".
 """
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -26,6 +27,7 @@ class _Place:
         self.user = settings.sasl.username if settings.sasl else None
         self.mechanism = settings.sasl.mechanism if settings.sasl else ""
         self.client_cert = settings.tls.cert_file
+        self.has_answered = False
 
 
 def _wrong_password(place: _Place) -> str:
@@ -85,6 +87,8 @@ def _unresolved(place: _Place) -> str:
 
 
 def _hung_up(place: _Place) -> str:
+    if place.has_answered:
+        return "the broker hangs up as soon as we speak, or a proxy before it; it did answer before"
     return (
         "the broker hangs up as soon as we speak; it may expect TLS or SASL: "
         f"set {place.key}.tls.enabled = true or {place.key}.sasl"
@@ -162,6 +166,7 @@ _RANK: Final = ("authentication", "tls", "authorization", "connection", "timeout
 
 _VAGUE: Final = ("the broker hangs up", "no answer from")
 """Faults that a broker that went down can show as well, the most specific first."""
+_NONE_DOWN: Final = re.compile(r"0/\d+ brokers are down")
 
 
 class Causes:
@@ -170,6 +175,10 @@ class Causes:
     def __init__(self, cluster: str, settings: ClusterSettings) -> None:
         self._cluster = cluster
         self._place = _Place(cluster, settings)
+
+    def answered(self) -> None:
+        """The cluster answered: so it speaks as the configuration says."""
+        self._place.has_answered = True
 
     def error(self, error: KafkaError, *, doing: str = "") -> SourceError:
         """The `SourceError` for an event or a refused call; `doing` says what was tried."""
@@ -220,4 +229,6 @@ def _rank(error: SourceError) -> tuple[int, int]:
 
 
 def _text(error: KafkaError) -> str:
-    return error.str() or error.name()
+    text = error.str() or error.name()
+    # the client library counts wrongly while it learns of brokers
+    return error.name() if _NONE_DOWN.fullmatch(text) else text

@@ -205,6 +205,7 @@ class KafkaClients:
 
     def answered(self) -> None:
         """Forget earlier problems, because the cluster answers."""
+        self.causes.answered()
         self._events.clear()
 
     def renew_admin(self, admin: AdminClient) -> None:

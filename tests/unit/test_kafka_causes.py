@@ -43,6 +43,24 @@ def test_a_fault_has_its_kind_and_its_remedy(code: int, text: str, kind: str, wo
     assert text in str(error)
 
 
+def test_a_broker_that_answered_before_is_not_said_to_expect_something_else() -> None:
+    causes, event = Causes("prod", SETTINGS), "Disconnected: might require SASL authentication"
+    before = str(causes.error(KafkaError(codes.TRANSPORT, event)))
+    causes.answered()
+    after = str(causes.error(KafkaError(codes.TRANSPORT, event)))
+
+    assert "it may expect TLS or SASL" in before
+    assert "it may expect" not in after
+    assert "a proxy before it" in after
+
+
+def test_brokers_that_are_down_are_not_said_to_be_none() -> None:
+    error = CAUSES.error(KafkaError(KafkaError._ALL_BROKERS_DOWN, "0/4 brokers are down"))  # noqa: SLF001
+
+    assert "0/4" not in str(error)
+    assert "no answer from a:1,b:2" in str(error)
+
+
 def test_the_cause_is_preferred_to_its_consequences() -> None:
     refused = KafkaError(codes.TRANSPORT, "Connection refused")
     hung_up = KafkaError(codes.TRANSPORT, "SSL connection closed by peer")
