@@ -76,6 +76,8 @@ def test_a_broker_that_is_killed_frozen_and_back_makes_no_report(healthy: Health
         kafka.kill_broker(0)
         _watch_for(30)
         kafka.start_broker(0)
+        # a cluster that cannot be seen for a minute is reported, and rightly
+        _seen_again(watches)
         _watch_for(6)
         (pid,) = kafka.pids
         os.kill(pid, signal.SIGSTOP)
@@ -83,11 +85,16 @@ def test_a_broker_that_is_killed_frozen_and_back_makes_no_report(healthy: Health
             _watch_for(20)
         finally:
             os.kill(pid, signal.SIGCONT)
-        back_s = time.monotonic()
-        for watched in watches:
-            eventually(lambda watched=watched: _fresh(watched, back_s), "log ends after it")  # type: ignore[misc]
+        _seen_again(watches)
         _watch_for(6)
         healthy.unreported(watches)
+
+
+def _seen_again(watches: Sequence[Watched]) -> None:
+    """Wait until both services have read log ends from now on."""
+    since_s = time.monotonic()
+    for watched in watches:
+        eventually(lambda watched=watched: _fresh(watched, since_s), "log ends after it")  # type: ignore[misc]
 
 
 def _fresh(watched: Watched, since_s: float) -> bool:
