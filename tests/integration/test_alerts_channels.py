@@ -197,6 +197,22 @@ class TestEmail:
         assert closed["In-Reply-To"] == opened["Message-ID"]
         assert closed["Subject"].startswith("OK again: billing on here")
 
+    def test_the_name_of_a_group_is_not_decoded_to_another_one(self, tmp_path, clock) -> None:
+        name = "=?utf-8?q?billing?=\u202e"
+        with smtp_server(None, None) as mailbox:
+            text = POLICY + (
+                f'[alerts.email.ops]\nhost = "localhost"\nport = {mailbox.port}\n'
+                'security = "none"\nsender = "lagwatch@example.com"\nto = ["ops@example.com"]\n'
+            )
+            fleet = Fleet([name], clock)
+            with running(alert_settings(tmp_path, text), clock) as alerts:
+                fleet.fail(name)
+                alerts.sees(fleet)
+                eventually(lambda: len(mailbox.mails) == 1, "the mail")
+
+        subject = str(mailbox.mails[0]["Subject"])
+        assert subject.startswith("ERROR: = ?utf-8?q?billing?=\N{REPLACEMENT CHARACTER} on here")
+
     def test_a_server_without_starttls_is_sent_nothing(self, tmp_path, clock) -> None:
         with smtp_server(None, None) as mailbox:
             text = POLICY + (

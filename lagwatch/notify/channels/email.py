@@ -156,7 +156,9 @@ class Email:
 
     def _headed(self, subject: str, key: str, at_ms: int) -> EmailMessage:
         mail = EmailMessage()
-        mail["Subject"] = cut(" ".join(subject.split()), _LONGEST_SUBJECT)
+        # who names a group could write another subject: a program for mail decodes `=?utf-8?…?=`
+        shown = printable(" ".join(subject.split())).replace("=?", "= ?")
+        mail["Subject"] = cut(shown, _LONGEST_SUBJECT)
         mail["From"] = self._settings.sender
         mail["To"] = ", ".join(self._settings.to)
         mail["Date"] = format_datetime(datetime.fromtimestamp(at_ms / 1000, UTC))
