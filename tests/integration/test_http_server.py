@@ -9,6 +9,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from lagwatch.errors import ConfigError
 from lagwatch.http_server import MAX_REQUEST_BYTES, ClientTimeouts, HttpServer
 from lagwatch_api.gate import MAX_BODY_BYTES
 from lagwatch_api.v1.stream import endpoints
+from tests.support import traffic
 from tests.support.api_doubles import GivenCluster, GivenQueries
 from tests.support.certificates import self_signed
 from tests.support.served import serving
@@ -194,9 +196,8 @@ def half_open_for_ever(
     port: int, count: int, sent: bytes = b"GET / HTTP/1.1\r\n"
 ) -> Iterator[None]:
     """So many connections that send half of a request; one that is closed is opened again."""
-    ended = threading.Event()
 
-    def hold() -> None:
+    def hold(ended: threading.Event) -> None:
         while not ended.is_set():
             with contextlib.suppress(OSError), connected(port) as (connection,):
                 connection.sendall(sent)
@@ -206,15 +207,8 @@ def half_open_for_ever(
                         if not connection.recv(1):
                             break
 
-    threads = [threading.Thread(target=hold) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    try:
+    with traffic.running(*[hold] * count):
         yield
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join(30)
 
 
 def test_probes_come_through_while_half_open_requests_take_all_connections() -> None:
@@ -244,9 +238,7 @@ def test_probes_come_through_while_connections_that_begin_no_handshake_take_all(
 
 
 def test_probes_come_through_while_connections_that_are_kept_take_all() -> None:
-    ended = threading.Event()
-
-    def keep(port: int) -> None:
+    def keep(port: int, ended: threading.Event) -> None:
         while not ended.is_set():
             with contextlib.suppress(OSError), connected(port) as (connection,):
                 while not ended.is_set():
@@ -255,34 +247,22 @@ def test_probes_come_through_while_connections_that_are_kept_take_all() -> None:
                         break
                     ended.wait(4)  # less than uvicorn waits for the next request
 
-    with running(max_connections=5) as port:
-        threads = [threading.Thread(target=keep, args=(port,)) for _ in range(30)]
-        for thread in threads:
-            thread.start()
-        try:
-            for _ in range(3):
-                began_s = time.monotonic()
-                with connected(port) as (probe,):
-                    probe.sendall(_GET)
+    with running(max_connections=5) as port, traffic.running(*[partial(keep, port)] * 30):
+        for _ in range(3):
+            began_s = time.monotonic()
+            with connected(port) as (probe,):
+                probe.sendall(_GET)
 
-                    assert received(probe).startswith(b"HTTP/1.1 200")
-                # 30 wait for 5 places, which each have for two looks
-                assert time.monotonic() - began_s < 20
-        finally:
-            ended.set()
-            for thread in threads:
-                thread.join(40)
+                assert received(probe).startswith(b"HTTP/1.1 200")
+            # 30 wait for 5 places, which each have for two looks
+            assert time.monotonic() - began_s < 20
 
 
 def test_a_server_that_ends_while_clients_come_leaves_no_connection_open() -> None:
     for _ in range(8):
-        ended = threading.Event()
         with contextlib.ExitStack() as clients, running() as port:
-            for _ in range(4):
-                thread = threading.Thread(target=_come_and_go, args=(port, ended))
-                thread.start()
-                clients.callback(thread.join, 30)
-            clients.callback(ended.set)
+            # they come until the server has ended
+            clients.enter_context(traffic.running(*[partial(_come_and_go, port)] * 4))
             with connected(port) as (probe,):
                 probe.sendall(_GET)
                 assert received(probe).startswith(b"HTTP/1.1 200")

@@ -17,6 +17,7 @@ from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.support.dashboards import Expression, expressions, for_all, metrics_in, rules
 from tests.support.kafka import create_topic, produce, unique
 from tests.support.scene import CLUSTER, Scene, remove, watched_scene
+from tests.support.traffic import running
 from tests.support.waiting import eventually
 
 _DEADLINE_S = 90
@@ -105,20 +106,15 @@ def test_every_expression_finds_data(
 @contextmanager
 def _rebalancing(kafka: EmbeddedKafka) -> Iterator[None]:
     """A member of a group comes and goes: what changed a minute ago is not seen any more."""
-    topic, group, ended = create_topic(kafka), unique("rebalanced"), threading.Event()
+    topic, group = create_topic(kafka), unique("rebalanced")
 
-    def come_and_go() -> None:
-        while not ended.is_set():
+    def come_and_go(stop: threading.Event) -> None:
+        while not stop.is_set():
             with _member(kafka, group, topic) as consumer:
                 consumer.consume(1, 5)
 
-    thread = threading.Thread(target=come_and_go)
-    thread.start()
-    try:
+    with running(come_and_go):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def test_every_rule_is_understood_and_evaluated(scene: Scene) -> None:

@@ -14,6 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from lagwatch.clock import SystemClock
 from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.support.kafka import ANSWER_TIMEOUT_S, commit, unique
+from tests.support.traffic import running
 
 _STEP_S: Final = 0.05
 _HOUR_MS: Final = 3_600_000
@@ -152,20 +153,16 @@ class Truth:
     @contextmanager
     def traffic(self) -> Iterator[None]:
         """Write to all topics meanwhile."""
-        stop = threading.Event()
 
-        def write() -> None:
+        def write(stop: threading.Event) -> None:
             while not stop.wait(_STEP_S):
                 for topic in self.topics.values():
                     topic.step(self._rng)
 
-        thread = threading.Thread(target=write)
-        thread.start()
         try:
-            yield
+            with running(write):
+                yield
         finally:
-            stop.set()
-            thread.join()
             for topic in self.topics.values():
                 topic.finish()
 

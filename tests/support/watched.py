@@ -22,6 +22,7 @@ from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.support.kafka import ANSWER_TIMEOUT_S, commit, create_topic, unique
 from tests.support.receiver import Receiver, receiving
 from tests.support.served import Served, serving
+from tests.support.traffic import running
 from tests.support.waiting import eventually
 
 MODES: Final = ("offsets-topic", "admin")
@@ -152,20 +153,13 @@ def watching(
 
 @contextlib.contextmanager
 def _looking(watched: Watched) -> Iterator[None]:
-    stop = threading.Event()
-
-    def look() -> None:
+    def look(stop: threading.Event) -> None:
         while not stop.wait(_EVERY_S):
             with contextlib.suppress(OSError):  # slow for once; the next look finds it
                 watched.look()
 
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
+    with running(look):
         yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
