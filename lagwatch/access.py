@@ -30,7 +30,7 @@ _REFUSED: Final = 400
 _LONGEST_PATH: Final = 500
 """Characters of a path that are logged."""
 _WRONG: Final = Caller(name=NOBODY.name, scope=NOBODY.scope)
-"""Who sent a token that nobody has."""
+"""The caller of a request with a wrong token."""
 _HOST: Final = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::[0-9]*)?")
 """Name or address of a `Host` header, and maybe a port."""
 _COOKIE: Final = COOKIE.encode()

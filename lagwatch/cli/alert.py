@@ -18,7 +18,7 @@ from lagwatch.cli.output import (
     short_name,
     terminal_width,
 )
-from lagwatch.cli.reporting import Exit, complain, reported
+from lagwatch.cli.reporting import Exit, complain, hide_secrets, reported
 from lagwatch.core.words import counted
 
 if TYPE_CHECKING:
@@ -88,12 +88,9 @@ def send_sample(
     settings = configured(config).settings
     alerts, channels = settings.alerts, dict(settings.alerts.channels())
 
-    from lagwatch import log
-    from lagwatch.config.walk import hidden_texts
     from lagwatch.errors import ConfigError, Fault
 
-    # receivers quote what they were sent
-    log.configure(level="fatal", form=settings.log.format, secrets=hidden_texts(settings))
+    hide_secrets(settings)  # receivers quote what they were sent
 
     names = list(dict.fromkeys(chosen or channels))
     faults = [

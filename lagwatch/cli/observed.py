@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from lagwatch.cli.options import DEFAULT_CLUSTER, configured
+from lagwatch.cli.reporting import hide_secrets
 from lagwatch.errors import NotFoundError
 
 if TYPE_CHECKING:  # they take a while to import
@@ -42,11 +43,9 @@ def observed(
             raise NotFoundError(kind="cluster", name=cluster)
         settings = settings.model_copy(update={"clusters": {cluster: settings.clusters[cluster]}})
 
-    from lagwatch import log, service
-    from lagwatch.config.walk import hidden_texts
+    from lagwatch import service
 
-    # `problems` say what is wrong
-    log.configure(level="fatal", form=settings.log.format, secrets=hidden_texts(settings))
+    hide_secrets(settings)
     return service.observe(settings, wait_s=wait_s, for_s=for_s)
 
 

@@ -5,12 +5,15 @@ import os
 import sys
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 import typer
 
 from lagwatch.core.words import printable
 from lagwatch.errors import ConfigError, LagwatchError
+
+if TYPE_CHECKING:
+    from lagwatch.config.settings import Settings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,6 +39,14 @@ def complain(message: str) -> None:
     """One message on stderr."""
     lines = [printable(line) for line in message.split("\n")]
     typer.echo("lagwatch: " + "\n".join(lines), err=True)
+
+
+def hide_secrets(settings: "Settings") -> None:
+    """Hide them in all texts of this command, which says itself what is wrong and logs nothing."""
+    from lagwatch import log
+    from lagwatch.config.walk import hidden_texts
+
+    log.configure(level="fatal", form=settings.log.format, secrets=hidden_texts(settings))
 
 
 def reported(

@@ -159,7 +159,7 @@ class WindowColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionColumns:
-    """Topic-partitions. The last one stands for all that lagwatch may not see; it is unknown."""
+    """Topic-partitions; the last row is unknown, for those that lagwatch may not see."""
 
     log_start: Int64
     log_end: Int64

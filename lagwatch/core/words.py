@@ -13,6 +13,8 @@ _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
 _DAY_S: Final = 86_400
 
+LONGEST_GROUP: Final = 500
+"""Characters of a name. Kafka sets no bound; who may commit could fill memory and metrics."""
 LAST_MS: Final = 253_402_000_000_000
 """The last instant that has a date, in the year 9999 whatever the time zone."""
 DELETED: Final = "deleted before the group read them"

@@ -217,6 +217,7 @@ class KafkaClients:
         if self.admin is admin:
             with suppress(SourceError):  # a file with a secret is missing now: keep the old client
                 self.admin = self.another_admin()
+                free_replaced()
 
     def _made(self, make: Callable[[], T]) -> T:
         try:
@@ -238,6 +239,14 @@ class KafkaClients:
             return msk.token(cast("SaslSettings", self.settings.sasl))
         except msk.NoTokenError as error:
             raise self.causes.no_token(str(error)) from error
+
+
+def free_replaced() -> None:
+    """Free clients that were replaced: each has several threads and connections.
+
+    Errors refer to them in circles, for which the collector looks too seldom by itself.
+    """
+    gc.collect()
 
 
 def kafka_error(error: BaseException | KafkaError) -> KafkaError:

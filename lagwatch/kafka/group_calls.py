@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 from lagwatch.core.model import EpochMs
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
-from lagwatch.kafka.client import AdaptiveTimeout, KafkaClients, kafka_error
+from lagwatch.kafka.client import AdaptiveTimeout, KafkaClients, free_replaced, kafka_error
 
 T = TypeVar("T")
 
@@ -87,11 +87,12 @@ class GroupCalls(Generic[T]):
         if groups:
             self._timeout.note(answered=not silent)
         if silent or moved:
-            self._admin = None
+            self.renew()
 
     def renew(self) -> None:
         """Ask with a new client from now on: it looks for each group's coordinator again."""
         self._admin = None
+        free_replaced()
 
     def _start(self, groups: Sequence[str]) -> asyncio.Task[list[CallAnswer[T]]]:
         return asyncio.create_task(asyncio.to_thread(self._round, groups))
@@ -125,7 +126,7 @@ class GroupCalls(Generic[T]):
                 timeout=deadline_s + self._clients.grace_s
             )
         except Empty as error:
-            self._admin = None
+            self.renew()
             message = "the client library left a request to a group's coordinator unanswered"
             raise SourceError(
                 cluster=self._clients.cluster, kind="timeout", message=message

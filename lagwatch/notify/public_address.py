@@ -1,6 +1,6 @@
 """Which addresses are public."""
 
-from ipaddress import IPv4Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Final
 
 _HOLDS_IPV4: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
@@ -17,12 +17,16 @@ def is_public(address: str) -> bool:
     """
     whole = ip_address(address)
     if isinstance(whole, IPv4Address):
-        return whole.is_global and not whole.is_multicast
+        return _is_public(whole)
     inner = [whole.ipv4_mapped, whole.sixtofour, *(whole.teredo or ())]
     if any(whole in network for network in _HOLDS_IPV4):
         inner.append(IPv4Address(whole.packed[-4:]))
     known = [each for each in inner if each is not None]
-    if known:
-        return all(each.is_global and not each.is_multicast for each in known)
-    local = whole.is_multicast or whole.is_site_local or whole in _LOCAL_NAT64
-    return whole.is_global and not local
+    return all(map(_is_public, known or [whole]))
+
+
+def _is_public(address: IPv4Address | IPv6Address) -> bool:
+    local = address.is_multicast
+    if isinstance(address, IPv6Address):
+        local |= address.is_site_local or address in _LOCAL_NAT64
+    return address.is_global and not local

@@ -2,14 +2,11 @@
 
 import re
 from functools import lru_cache
-from typing import Final
 
 import structlog
 
 from lagwatch.config import ClusterSettings
-
-LONGEST_GROUP: Final = 500
-"""Characters. Kafka sets no bound; who may commit could fill memory and metrics with names."""
+from lagwatch.core.words import LONGEST_GROUP
 
 _log = structlog.get_logger(__name__)
 

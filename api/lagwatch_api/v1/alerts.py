@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from typing_extensions import TypedDict
 
+from lagwatch.core.words import LONGEST_GROUP
 from lagwatch.errors import InputError
 from lagwatch.ports.access import EVERYBODY
 from lagwatch.ports.alerts import (
@@ -133,8 +134,8 @@ class MuteOrder(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    cluster: Annotated[Text, Field(max_length=500)] = ""
-    group: Annotated[Text, Field(max_length=500)] = ""
+    cluster: Annotated[Text, Field(max_length=LONGEST_GROUP)] = ""
+    group: Annotated[Text, Field(max_length=LONGEST_GROUP)] = ""
     reason: Annotated[Text, Field(min_length=1, max_length=1000)]
     author: Annotated[Text, Field(max_length=200, description=_SAID)] = ""
     starts_ms: Annotated[int | None, Field(ge=0, le=_LAST_MS, description="null = now")] = None

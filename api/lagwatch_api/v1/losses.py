@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from lagwatch.core.words import named
+from lagwatch.core.words import LONGEST_GROUP, named
 from lagwatch.ports.queries import Commands, Queries
 from lagwatch_api.answers import json_answer
 from lagwatch_api.routing import Answer, Endpoint, SegmentRoute
@@ -43,7 +43,7 @@ class LossOrder(BaseModel):
 
     cluster: Annotated[str, Field(description='"" = all')] = ""
     groups: Annotated[
-        tuple[Annotated[str, Field(min_length=1, max_length=500)], ...],
+        tuple[Annotated[str, Field(min_length=1, max_length=LONGEST_GROUP)], ...],
         Field(min_length=1, max_length=10_000),
         AfterValidator(_few_patterns),
     ]
