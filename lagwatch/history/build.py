@@ -166,6 +166,7 @@ class History:
         return RecorderHealth(
             enabled=True,
             problem=_problem(recorder.problem, writer.problem),
+            remark=_remark(self.store.set_aside),
             rounds=recorder.counts.rounds,
             rows=recorder.counts.rows,
             unchanged=recorder.counts.unchanged,
@@ -186,6 +187,17 @@ def _problem(recording: str, delivering: str) -> str:
     return (
         f"{FULL}: {why} Repair the store; until then a larger history.spool_size_mb keeps rows "
         "for longer."
+    )
+
+
+def _remark(set_aside: Sequence[str]) -> str:
+    """What of the store could not be used, and what to do; "" when all can."""
+    if not set_aside:
+        return ""
+    more = f" (and {len(set_aside) - 1} more)" if len(set_aside) > 1 else ""
+    return (
+        f"{set_aside[0]}{more}. Its rows are missing in answers and reports: bring it back from a "
+        "backup or remove it; `lagwatch history verify` names every such part"
     )
 
 

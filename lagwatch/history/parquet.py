@@ -91,6 +91,7 @@ class ParquetStore(ParquetSlots):
 
     def tidy(self, now_ms: int) -> None:
         """Compact recent hours and days that have ended, or that are in many small files."""
+        self.forget_removed()
         recent = [
             (slot, files)
             for kind in KINDS

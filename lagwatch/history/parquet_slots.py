@@ -61,13 +61,14 @@ class ParquetSlots:
         self.folder: Folder = open_folder(where)
         self._footers: OrderedDict[tuple[str, int, int], Footer] = OrderedDict()
         self._lock = Lock()
-        self._passed_over: dict[str, str] = {}
+        self._passed_over: dict[str, tuple[int, str]] = {}
+        """By path: the version that could not be used, and why."""
 
     @property
     def passed_over(self) -> Mapping[str, str]:
         """Files that could not be used so far, with the reason of each."""
         with self._lock:
-            return dict(self._passed_over)
+            return {path: problem for path, (_, problem) in self._passed_over.items()}
 
     def publish(
         self, slot: Slot, rows: Records, *, batch: str, replaces: Sequence[Footer] = ()
@@ -149,10 +150,21 @@ class ParquetSlots:
     def pass_over(self, file: StoredFile, problem: str) -> None:
         """Log once that a file is skipped; `history verify` lists it as well."""
         with self._lock:
-            known = file.path in self._passed_over
-            self._passed_over[file.path] = problem
+            known = self._passed_over.get(file.path, (None, ""))[0] == file.version
+            self._passed_over[file.path] = (file.version, problem)
         if not known:
             _log.error("history_file_passed_over", file=file.path, reason=problem)
+
+    def forget_removed(self) -> None:
+        """Pass over no longer what was removed, or replaced by another version, since then."""
+        with self._lock:
+            known = {path: version for path, (version, _) in self._passed_over.items()}
+        folders = {path.rpartition("/")[0] for path in known}
+        there = {file.path: file.version for each in folders for file in self.folder.files(each)}
+        with self._lock:
+            for path, version in known.items():
+                if there.get(path) != version:
+                    self._passed_over.pop(path, None)
 
     def slots(self, wanted: HistoryRange, cluster: str) -> list[Slot]:
         """Slots in the range of which there are files."""

@@ -15,6 +15,7 @@ from lagwatch.core.model import GroupStatus
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.ports.queries import ClusterHealth, Partitions
 from lagwatch.service import Service
+from tests.support.history import held
 from tests.support.kafka import commit, create_topic, produce, unique
 from tests.support.receiver import receiving
 
@@ -155,6 +156,29 @@ def test_what_is_done_with_verdicts_may_fail_and_verdicts_go_on(
         assert verdict.status in GroupStatus
         setattr(service, part, whole)
         await scene.until(lambda: not any(said in each for each in scene.health("west").problems))
+
+    scene.run(act)
+
+
+def test_a_damaged_file_of_the_history_is_named_by_readiness_and_ends_nothing(
+    scene: Scene, tmp_path: Path
+) -> None:
+    service = scene.service
+    of_west = "samples/cluster=west/day=2026-11-21/hour=12"
+    damaged = tmp_path / "history" / of_west / "part-b1.parquet"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_bytes(b"rubbish")
+
+    async def act() -> None:
+        history = service.history
+        assert history is not None
+        await history.queries.using(held)
+        said = [each for each in scene.health("west").problems if each.startswith("history: ")]
+        assert len(said) == 1
+        assert f"{of_west}/part-b1.parquet cannot be read" in said[0]
+        assert "`lagwatch history verify`" in said[0]
+        await scene.until(lambda: scene.health("west").ready)  # on a busy machine it may be stale
+        assert history.health().problem == ""  # recording goes on
 
     scene.run(act)
 

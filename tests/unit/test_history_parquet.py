@@ -138,6 +138,30 @@ def test_the_whole_hour_of_a_file_that_cannot_be_read_is_damaged(
     assert list(store.damaged(Kind.EVENTS, "here")) == []
 
 
+@pytest.mark.parametrize("mend", ["removed", "brought back"])
+def test_a_file_that_was_mended_is_named_no_longer(
+    store: ParquetStore, folder: Path, mend: str
+) -> None:
+    store.write([samples([sample()])], batch="b1")
+    store.write([samples([sample(group="other")])], batch="b2")
+    file = folder / FILE
+    whole = file.read_bytes()
+    for name in (FILE, FILE.replace("b1", "b2")):
+        (folder / name).write_bytes(b"rubbish")
+    again = ParquetStore(str(folder))
+    held(again)
+    again.tidy(NOON_MS)
+    named = len(again.set_aside)
+
+    file.unlink()
+    if mend == "brought back":
+        file.write_bytes(whole)
+    again.tidy(NOON_MS)
+
+    assert named == 2
+    assert [("part-b1" in each, "part-b2" in each) for each in again.set_aside] == [(False, True)]
+
+
 def test_a_file_with_a_torn_page_is_left_alone_by_compaction_and_the_others_are_merged(
     store: ParquetStore, folder: Path
 ) -> None:
