@@ -469,6 +469,23 @@ def test_url_headers_and_body_are_templates(tmp_path, clock, receiver) -> None:
     assert (closed.method, closed.body) == ("DELETE", b"bye billing")
 
 
+def test_a_header_holds_no_control_characters_of_a_name(tmp_path, clock, receiver) -> None:
+    text = POLICY + (
+        f'[alerts.webhook.hook]\nurl = "{receiver.url}"\n'
+        '[alerts.webhook.hook.headers]\nTitle = "{{ notice.group }}"\n'
+    )
+    fleet = Fleet(["bill\x1b[2J\x07ing\r\nX: y"], clock)
+    with running(alert_settings(tmp_path, text), clock) as alerts:
+        fleet.fail("bill\x1b[2J\x07ing\r\nX: y")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.taken) == 1, "the opening")
+
+    (taken,) = receiver.taken
+    title = taken.headers["title"].encode("latin-1").decode()
+    assert title == "bill\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}ing X: y"
+    assert "x" not in taken.headers
+
+
 def test_a_channel_for_errors_hears_nothing_of_warnings(tmp_path, clock) -> None:
     with receiving() as pager, receiving() as chat:
         text = (

@@ -5,6 +5,7 @@ import io
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
@@ -216,6 +217,16 @@ def test_the_last_day_is_shown_when_no_time_is_given(app: FastAPI) -> None:
 
 _LATER = "from=2026-11-21T12:30:00Z&to=2026-11-21T12:40:00Z"
 _HERE = "/api/v1/clusters/here"
+
+
+@pytest.mark.parametrize("number", ["1_0", "+1", " 1", "1.0", "٣"])
+def test_a_partition_is_a_number_of_digits(store, number) -> None:
+    app = _app(HistoryReader(store, interval_ms=30_000, full_ms=600_000))
+
+    answered = ask(app, f"{GROUP}/topics/orders/partitions/{quote(number)}/history")
+
+    assert answered.status == 400
+    assert "must be digits only" in answered.json["message"]
 
 
 @pytest.mark.parametrize(

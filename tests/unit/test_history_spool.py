@@ -75,6 +75,13 @@ def test_rows_come_out_as_they_went_in(tmp_path: Path) -> None:
     ]
 
 
+def test_nobody_else_may_look_into_it(tmp_path: Path) -> None:
+    spool = spool_in(tmp_path)
+    spool.append(numbered(1))
+
+    assert (tmp_path / "spool").stat().st_mode & 0o077 == 0
+
+
 def test_what_was_appended_is_there_after_a_restart(tmp_path: Path) -> None:
     spool_in(tmp_path).append(numbered(1))
 

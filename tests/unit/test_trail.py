@@ -203,6 +203,17 @@ class TestRoutes:
             "b": {"topics": ["orders"], "clients": [], "teams": []},
         }
 
+    def test_more_groups_than_are_answered_at_a_time_are_refused(self) -> None:
+        fleet = Fleet(["a"], ShiftedClock())
+        app = app_of(fleet, Trail())
+        path = f"/api/v1/clusters/{CLUSTER}/trends?" + "&".join(["group=a"] * 100)
+
+        assert ask(app, path).status == 200
+        refused = ask(app, f"{path}&group=a")
+
+        assert refused.status == 400
+        assert "101 groups are asked for; ask for 100 at a time" in refused.json["message"]
+
     @pytest.mark.parametrize("route", ["trends", "subscriptions"])
     def test_an_unknown_cluster_is_not_found(self, route: str) -> None:
         app = create_app(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query
+from pydantic import BeforeValidator
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -45,7 +46,18 @@ Step = Annotated[
     str, Query(description="distance of the points: `30s`, `5m`, `1h`; `raw` = as recorded")
 ]
 Fields = Annotated[str, Query(description="columns, separated by commas; all when empty")]
-Partition = Annotated[int, Path(ge=0, le=2**31 - 1, description="its number")]
+
+
+def _digits(text: str) -> str:
+    # int() takes `1_0` and digits of other scripts
+    if not (text.isascii() and text.removeprefix("-").isdecimal()):
+        raise ValueError("must be digits only")
+    return text
+
+
+Partition = Annotated[
+    int, Path(ge=0, le=2**31 - 1, description="its number"), BeforeValidator(_digits)
+]
 Limit = Annotated[int, Query(ge=1, le=MOST_POINTS, description="points of a page")]
 Format = Annotated[
     Form | None, Query(alias="format", description=f"instead of `Accept`: {JSON}, {CSV}, {ARROW}")

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Annotated, Final
 
 import numpy as np
+from fastapi import HTTPException
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -133,7 +134,11 @@ def endpoints(
     async def trends(request: Request) -> Response:
         cluster = request.path_params["cluster"]
         queries.groups(cluster)  # raises for an unknown cluster
-        asked = request.query_params.getlist("group")[:MOST_GROUPS]
+        asked = request.query_params.getlist("group")
+        if len(asked) > MOST_GROUPS:
+            raise HTTPException(
+                400, f"{len(asked)} groups are asked for; ask for {MOST_GROUPS} at a time"
+            )
         found = trends_of(trails.get(cluster, Trail()), asked)
         speeds, causes = speeds_and_causes(queries, cluster, asked)
         unknown = unknown_because(queries, cluster, asked)
@@ -171,7 +176,10 @@ def endpoints(
         handler=trends,
         summary=f"Lags of up to {MOST_GROUPS} groups over the last hour: `?group=…&group=…`",
         tag=TAG,
-        answers={200: Answer(description="lags by group", model=Trends)},
+        answers={
+            200: Answer(description="lags by group", model=Trends),
+            400: Answer(description="More groups than are answered at a time"),
+        },
         query={"group": f"a group; may be given {MOST_GROUPS} times"},
     )
     yield Endpoint(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lagwatch import __version__
 from lagwatch.config.alerts_channels import AuthenticatedSettings, HttpChannelSettings
 from lagwatch.config.section import MAX_PORT
+from lagwatch.core.words import printable
 from lagwatch.errors import ConfigError, Fault, NotifyError, Refusal
 from lagwatch.hiding import hide
 from lagwatch.notify.channels.base import ChannelLimits
@@ -196,8 +197,11 @@ def json_object(text: str) -> Mapping[str, Any]:
 
 
 def _one_line(value: str) -> bytes:
-    """A header's value as UTF-8; a line break would end it."""
-    return " ".join(value.split()).encode(errors="replace")
+    """A header's value as UTF-8; a line break would end it, and it may hold no control characters.
+
+    Source: RFC 9110, section 5.5
+    """
+    return printable_line(value).encode(errors="replace")
 
 
 def refusal(status: int) -> Refusal:
@@ -247,10 +251,7 @@ async def _beginning(response: "httpx.Response") -> str | None:
 
 def printable_line(text: str) -> str:
     """On one line and without control characters: it is shown on terminals."""
-    line = " ".join(text.split())
-    return "".join(
-        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line
-    )
+    return printable(" ".join(text.split()))
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
