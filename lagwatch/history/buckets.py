@@ -6,10 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN
-from lagwatch.core.record import BY_WORST, Kind, Records, Text, concat
+from lagwatch.core.record import BY_WORST, Kind, Records, SampleReason, Text, concat
 from lagwatch.ports.history import Buckets
 
 Int64 = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 def lag_column(kind: Kind) -> str:
@@ -18,7 +19,11 @@ def lag_column(kind: Kind) -> str:
 
 
 def aggregate(parts: Iterable[Records], kind: Kind, step_ms: int) -> Buckets:
-    """Put the rows of one series into buckets; only buckets that have rows come out."""
+    """Put the rows of one series into buckets; only buckets that have rows come out.
+
+    Numbers are those of rounds, as in roll-ups: a row between them, written when the status changed,
+    counts for the status; and for the numbers only of a bucket without a round.
+    """
     found = list(parts)
     if not found:
         return no_buckets()
@@ -28,8 +33,14 @@ def aggregate(parts: Iterable[Records], kind: Kind, step_ms: int) -> Buckets:
         lag=rows.numbers(lag_column(kind)),
         time_lag_s=rows.reals("time_lag_s"),
         status=rows.text("status"),
+        between=is_between(rows.text("reason")),
         step_ms=step_ms,
     )
+
+
+def is_between(reason: Text) -> Bools:
+    """Mask of rows that were written between two rounds."""
+    return np.array([word == SampleReason.CHANGE for word in (*reason.words, "")])[reason.codes]
 
 
 def bucketed(
@@ -38,13 +49,16 @@ def bucketed(
     lag: Int64,
     time_lag_s: NDArray[np.float64],
     status: Text,
+    between: Bools,
     step_ms: int,
 ) -> Buckets:
     """The same from columns, in any order."""
-    bucket, place, samples = np.unique(
-        at_ms - at_ms % step_ms, return_inverse=True, return_counts=True
-    )
+    bucket, place = np.unique(at_ms - at_ms % step_ms, return_inverse=True)
     size = bucket.size
+    worst = np.full(size, UNKNOWN, np.int64)
+    np.maximum.at(worst, place, severity(status))
+    counts = ~between | (np.bincount(place[~between], minlength=size) == 0)[place]
+    place, lag, time_lag_s = place[counts], lag[counts], time_lag_s[counts]
     known = lag >= 0
     number = np.bincount(place[known], minlength=size)
     total = np.bincount(place[known], weights=lag[known], minlength=size)
@@ -52,11 +66,9 @@ def bucketed(
     np.maximum.at(lag_max, place, lag)
     time_max = np.full(size, np.nan)
     np.fmax.at(time_max, place, time_lag_s)
-    worst = np.full(size, UNKNOWN, np.int64)
-    np.maximum.at(worst, place, severity(status))
     return Buckets(
         bucket_ms=bucket,
-        samples=samples.astype(np.int64),
+        samples=np.bincount(place, minlength=size).astype(np.int64),
         lag_max=lag_max,
         lag_avg=np.where(number > 0, total / np.maximum(number, 1), np.nan),
         time_lag_max_s=time_max,

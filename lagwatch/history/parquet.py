@@ -75,7 +75,7 @@ class ParquetStore(ParquetSlots):
                 yield found
 
     def aggregate(self, wanted: HistoryRange, step_ms: int) -> Buckets:
-        columns = (lag_column(wanted.kind), "time_lag_s", "status")
+        columns = (lag_column(wanted.kind), "time_lag_s", "status", "reason")
         return aggregate(self.read(replace(wanted, columns=columns)), wanted.kind, step_ms)
 
     def top(

@@ -182,7 +182,7 @@ class HistoryReader:
     def _raw(self, wanted: HistoryRange, step_ms: int) -> Buckets:
         if wanted.kind is Kind.GROUP_SAMPLES:
             return self._store.aggregate(wanted, step_ms)
-        columns = (lag_column(wanted.kind), "time_lag_s", "status")
+        columns = (lag_column(wanted.kind), "time_lag_s", "status", "reason")
         rows = self._expanded(replace(wanted, columns=columns))
         return aggregate([rows], wanted.kind, step_ms)
 

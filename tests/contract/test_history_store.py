@@ -259,6 +259,28 @@ def test_buckets_hold_counts_maxima_averages_and_the_worst_status(store: History
     assert buckets.status.tolist() == ["ERR", "UNKNOWN"]
 
 
+def test_a_change_between_rounds_counts_for_the_status_and_not_for_averages(
+    store: HistoryStore,
+) -> None:
+    change = {"reason": "change", "time_lag_s": 9.0}
+    rows = [
+        group_sample(at_ms=NOON_MS, total_lag=10, time_lag_s=1.0),
+        group_sample(at_ms=NOON_MS + 7_000, total_lag=70, status="ERR", **change),
+        group_sample(at_ms=NOON_MS + 11_000, total_lag=80, status="OK", **change),
+        group_sample(at_ms=NOON_MS + 30_000, total_lag=20, time_lag_s=2.0),
+        group_sample(at_ms=NOON_MS + 61_000, total_lag=5, status="WARN", **change),
+    ]
+    store.write([group_samples(rows)], batch="b1")
+
+    buckets = store.aggregate(_billing(), MINUTE_MS)
+
+    assert buckets.samples.tolist() == [2, 1]
+    assert buckets.lag_avg.tolist() == [15.0, 5.0]
+    assert buckets.lag_max.tolist() == [20, 5]
+    assert buckets.time_lag_max_s.tolist() == [2.0, 9.0]
+    assert buckets.status.tolist() == ["ERR", "WARN"]
+
+
 def test_a_bucket_in_which_nothing_is_known_knows_nothing(store: HistoryStore) -> None:
     row = group_sample(total_lag=None, time_lag_s=None, status="UNKNOWN")
     store.write([group_samples([row])], batch="b1")

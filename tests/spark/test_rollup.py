@@ -386,6 +386,25 @@ def test_buckets_keep_their_roll_up_when_their_samples_cannot_be_read_any_more(
     assert ParquetStore(str(tmp_path)).verify().duplicates == 0
 
 
+def test_buckets_keep_their_roll_up_when_the_file_of_their_samples_is_gone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    record(tmp_path, recording(18, rounds=60))
+    run(spark, ref(tmp_path))
+    before = stored(tmp_path)
+    (file,) = tmp_path.glob("samples/**/*.parquet")
+    file.unlink()
+
+    result = run(spark, ref(tmp_path), from_ms=NOON_MS, to_ms=NOON_MS + HOUR_MS)
+
+    assert stored(tmp_path) == before
+    number = len(before[Kind.ROLLUP_5M])
+    assert any(
+        f"rows that they are made from are missing: {number} rows made earlier stay" in line
+        for line in result.lines()
+    )
+
+
 def test_what_was_recorded_since_counts_though_a_file_of_its_time_cannot_be_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import pytest
+
 from lagwatch.core.record import Kind, from_rows
-from lagwatch.core.rollup import keep_fuller
+from lagwatch.core.rollup import keep_fuller, lacks_rows
 from tests.support.history import NOON_MS, in_order, rollup
+from tests.support.rollups import Recording, recording
 
 KIND = Kind.ROLLUP_5M
 
@@ -45,3 +48,37 @@ def test_without_earlier_rows_all_that_is_made_stays() -> None:
 
     assert in_order(chosen.rows(), KIND) == in_order(made, KIND)
     assert kept.size == 0
+
+
+def test_of_equal_ones_those_made_anew_stay_on_demand() -> None:
+    made, earlier = [row("equal", 10, lag_max=7), row("less", 9)], [row("equal", 10), row("less", 10)]
+
+    chosen, kept = keep_fuller(from_rows(KIND, made), from_rows(KIND, earlier), of_equal=False)
+
+    assert in_order(chosen.rows(), KIND) == in_order([made[0], earlier[1]], KIND)
+    assert in_order(kept.rows(), KIND) == in_order([earlier[1]], KIND)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_recording_lacks_rows_when_one_that_was_written_is_gone(seed: int) -> None:
+    whole = recording(seed)
+    regular = [each for each in whole.samples if each["reason"] == "interval"]
+    lacking = [each for each in whole.samples if each is not regular[seed]]
+    changes_only = [each for each in whole.samples if each["reason"] == "change"]
+
+    found = [
+        lacks_rows(Recording(samples=rows, groups=whole.groups, events=[]).raw(), NOON_MS)
+        for rows in (whole.samples, lacking, changes_only)
+    ]
+
+    assert found == [False, True, True]
+
+
+def test_rows_before_the_time_in_question_are_not_missed() -> None:
+    whole = recording(3)
+    later_ms = NOON_MS + 600_000
+    late = [each for each in whole.samples if each["at_ms"] >= later_ms]
+    raw = Recording(samples=late, groups=whole.groups, events=[]).raw()
+
+    assert lacks_rows(raw, NOON_MS)
+    assert not lacks_rows(raw, later_ms)

@@ -1,7 +1,7 @@
 """Roll-ups: samples into buckets, buckets into longer ones, quantiles that can be merged."""
 
 from lagwatch.core.rollup.build import EVENT_COLUMNS, ROUND_COLUMNS, SAMPLE_COLUMNS, Raw, roll_up
-from lagwatch.core.rollup.keep import keep_fuller
+from lagwatch.core.rollup.keep import keep_fuller, lacks_rows
 from lagwatch.core.rollup.merge import merge
 from lagwatch.core.rollup.rows import BucketSpan
 
@@ -12,6 +12,7 @@ __all__ = [
     "BucketSpan",
     "Raw",
     "keep_fuller",
+    "lacks_rows",
     "merge",
     "roll_up",
 ]

@@ -53,8 +53,8 @@ SAMPLE_COLUMNS: Final = (
     *("log_end_ms", "log_start_offset", "lag", "time_lag_s", "status", "owner", "reason", "source"),
 )
 ROUND_COLUMNS: Final = (
-    *("group", "at_ms", "status", "total_lag", "time_lag_s", "unchanged", "previous_ms"),
-    *("interval_ms", "rebalances", "reason", "source"),
+    *("group", "at_ms", "status", "total_lag", "time_lag_s", "observed", "unchanged"),
+    *("previous_ms", "interval_ms", "rebalances", "reason", "source"),
 )
 EVENT_COLUMNS: Final = ("group", "event", "at_ms", "count", "source")
 

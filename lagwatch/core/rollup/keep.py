@@ -3,17 +3,34 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.record import Records, concat
+from lagwatch.core.record import Records, SampleReason, concat
+from lagwatch.core.rollup.build import Raw
 from lagwatch.core.rollup.rows import coded
 
 Int64 = NDArray[np.int64]
 
 
-def keep_fuller(made: Records, earlier: Records) -> tuple[Records, Records]:
+def lacks_rows(raw: Raw, from_ms: int) -> bool:
+    """Are some rows of partitions missing that its rounds from then on say were written?"""
+    rounds, samples = _regular(raw.rounds, from_ms), _regular(raw.samples, from_ms)
+    written = rounds.numbers("observed") - np.maximum(rounds.numbers("unchanged"), 0)
+    return int(np.maximum(written, 0).sum()) > samples.size
+
+
+def _regular(rows: Records, from_ms: int) -> Records:
+    reason = rows.text("reason")
+    regular = np.array([word == SampleReason.INTERVAL for word in (*reason.words, "")])
+    return rows.take(regular[reason.codes] & (rows.at_ms() >= from_ms))
+
+
+def keep_fuller(
+    made: Records, earlier: Records, *, of_equal: bool = True
+) -> tuple[Records, Records]:
     """Of every bucket of a group, all its levels as made anew or as made earlier.
 
-    Those made from more samples stay, and of equal ones the earlier, since some of the source may
-    be missing now. Both have all columns and are of the same cluster and kind.
+    Those made from more samples stay, and of equal ones the earlier unless `of_equal` is false,
+    since some of the source may be missing now. Both have all columns and are of the same cluster
+    and kind.
 
     Returns: all rows that stay, in no order; the earlier ones among them.
     """
@@ -22,7 +39,8 @@ def keep_fuller(made: Records, earlier: Records) -> tuple[Records, Records]:
     size = len(names) * begins.size
     of_made, of_earlier = (_places(rows, names, begins) for rows in (made, earlier))
     stays = np.bincount(of_earlier, minlength=size) > 0
-    stays &= _samples(earlier, of_earlier, size) >= _samples(made, of_made, size)
+    before, now = _samples(earlier, of_earlier, size), _samples(made, of_made, size)
+    stays &= (before >= now) if of_equal else (before > now)
     kept = earlier.take(stays[of_earlier])
     return concat([made.take(~stays[of_made]), kept]), kept
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN
 from lagwatch.core.record import BY_WORST, Text
-from lagwatch.history.buckets import lag_column, no_buckets, severity
+from lagwatch.history.buckets import is_between, lag_column, no_buckets, severity
 from lagwatch.history.elastic.faults import reported, whole
 from lagwatch.ports.history import Buckets, HistoryRange
 
@@ -196,8 +197,8 @@ def _hits(answer: Json) -> Sequence[Json]:
 def aggregate(searcher: Searcher, index: str, wanted: HistoryRange, step_ms: int) -> Buckets:
     """One series in buckets; only buckets that have rows come out, in order.
 
-    Elasticsearch groups by bucket and status, and the statuses of a bucket are put together here:
-    a second level of buckets inside the first took ten times as long.
+    Elasticsearch groups by bucket, reason and status, and those of a bucket are put together here,
+    as `buckets.aggregate` does: a second level of buckets inside the first took ten times as long.
     """
     time, lag = wanted.kind.time_column, lag_column(wanted.kind)
     found = list(
@@ -206,6 +207,7 @@ def aggregate(searcher: Searcher, index: str, wanted: HistoryRange, step_ms: int
             in_range(wanted),
             by={
                 "at": {"date_histogram": {"field": time, "fixed_interval": f"{step_ms}ms"}},
+                "reason": {"terms": {"field": "reason", "missing_bucket": True}},
                 "status": {"terms": {"field": "status", "missing_bucket": True}},
             },
             aggregations={
@@ -220,14 +222,17 @@ def aggregate(searcher: Searcher, index: str, wanted: HistoryRange, step_ms: int
 def _merged(found: Sequence[Json]) -> Buckets:
     """The statuses of each bucket put together; they come one after another."""
     keys = np.array([bucket["key"]["at"] for bucket in found], np.int64)
-    bucket_ms, first = np.unique(keys, return_index=True)
+    bucket_ms, first, place = np.unique(keys, return_index=True, return_inverse=True)
+    worst = np.maximum.reduceat(severity(Text.of(one["key"]["status"] for one in found)), first)
+    between = is_between(Text.of(one["key"]["reason"] for one in found))
+    counts = ~between | np.logical_and.reduceat(between, first)[place]
+    found = list(compress(found, counts))
+    first = np.unique(keys[counts], return_index=True)[1]
     lags = [bucket["lag"] for bucket in found]
     known = np.add.reduceat(np.array([lag["count"] for lag in lags], np.int64), first)
     total = np.add.reduceat(np.array([lag["sum"] or 0.0 for lag in lags], np.float64), first)
     most = np.array([UNKNOWN if lag["max"] is None else int(lag["max"]) for lag in lags], np.int64)
     samples = np.array([bucket["doc_count"] for bucket in found], np.int64)
-    status = Text.of(bucket["key"]["status"] for bucket in found)
-    worst = np.maximum.reduceat(severity(status), first)
     return Buckets(
         bucket_ms=bucket_ms,
         samples=np.add.reduceat(samples, first),

@@ -14,6 +14,7 @@ from lagwatch.core.rollup import (
     BucketSpan,
     Raw,
     keep_fuller,
+    lacks_rows,
     merge,
     roll_up,
 )
@@ -64,14 +65,21 @@ class Roller:
     def roll(self, unit: Unit) -> Records:
         """The rows of a unit, sorted by key.
 
-        Where rows that they are made from are deleted, or their files cannot be read, rows made
-        earlier from more stay.
+        Where rows that they are made from are deleted or missing, or their files cannot be read,
+        rows made earlier from more stay.
         """
-        rows, _ = sort_unique(concat(list(self._parts_of(unit))))
+        raw = None if self._kind in FINER else self._raw(unit)
+        made = self._merged(unit) if raw is None else self._rolled_up(unit, raw)
+        rows, _ = sort_unique(concat(list(made)))
         for span in self._unreadable(unit):
             rows, kept = self._with_earlier(rows, unit, span)
             if kept.size:
-                self._kept.append(_sentence(kept, unit.cluster))
+                self._kept.append(_sentence(kept, unit.cluster, "files", "cannot be read"))
+        if raw is not None and lacks_rows(raw, unit.from_ms):
+            span = (unit.from_ms, unit.to_ms)
+            rows, kept = self._with_earlier(rows, unit, span, of_equal=False)
+            if kept.size:
+                self._kept.append(_sentence(kept, unit.cluster, "rows", "are missing"))
         for span in self._buckets_of(unit, [(unit.from_ms, self._kept_from_ms)]):
             rows, _ = self._with_earlier(rows, unit, span)
         return rows
@@ -88,36 +96,43 @@ class Roller:
         """The whole buckets of a unit that these times touch."""
         return common(widened(spans, ROLLUP_STEP_MS[self._kind]), [(unit.from_ms, unit.to_ms)])
 
-    def _with_earlier(self, rows: Records, unit: Unit, span: Range) -> tuple[Records, Records]:
+    def _with_earlier(
+        self, rows: Records, unit: Unit, span: Range, *, of_equal: bool = True
+    ) -> tuple[Records, Records]:
         """Rows with those made earlier from more; the latter alone."""
         begin, end = span
         earlier = self._read(self._kind, replace(unit, to_ms=end), begin, ())
         at_ms = rows.at_ms()
         within = (at_ms >= begin) & (at_ms < end)
-        chosen, kept = keep_fuller(rows.take(within), earlier)
+        chosen, kept = keep_fuller(rows.take(within), earlier, of_equal=of_equal)
         if kept.size:
             rows, _ = sort_unique(concat([rows.take(~within), chosen]))
         return rows, kept
 
-    def _parts_of(self, unit: Unit) -> Iterator[Records]:
-        """The rows of a unit, for some groups at a time."""
-        if self._kind in FINER:
-            rows = self._read(FINER[self._kind], unit, unit.from_ms, ())
-            for low, high in parts_of(rows_by_group(rows), self._rollups_at_once):
-                yield merge(of_groups(rows, low, high), self._kind)
-            return
+    def _merged(self, unit: Unit) -> Iterator[Records]:
+        """The rows of a unit from finer ones, for some groups at a time."""
+        rows = self._read(FINER[self._kind], unit, unit.from_ms, ())
+        for low, high in parts_of(rows_by_group(rows), self._rollups_at_once):
+            yield merge(of_groups(rows, low, high), self._kind)
+
+    def _raw(self, unit: Unit) -> Raw:
         back = unit.from_ms - self._back_ms
-        samples = self._read(Kind.SAMPLES, unit, back, SAMPLE_COLUMNS)
-        rounds = self._read(Kind.GROUP_SAMPLES, unit, back, ROUND_COLUMNS)
-        events = self._read(Kind.EVENTS, unit, unit.from_ms, EVENT_COLUMNS)
+        return Raw(
+            samples=self._read(Kind.SAMPLES, unit, back, SAMPLE_COLUMNS),
+            rounds=self._read(Kind.GROUP_SAMPLES, unit, back, ROUND_COLUMNS),
+            events=self._read(Kind.EVENTS, unit, unit.from_ms, EVENT_COLUMNS),
+        )
+
+    def _rolled_up(self, unit: Unit, raw: Raw) -> Iterator[Records]:
+        """The rows of a unit, for some groups at a time."""
         span = BucketSpan(kind=self._kind, from_ms=unit.from_ms, to_ms=unit.to_ms)
-        for low, high in parts_of(rows_by_group(samples), self._samples_at_once):
-            raw = Raw(
-                samples=of_groups(samples, low, high),
-                rounds=of_groups(rounds, low, high),
-                events=of_groups(events, low, high),
+        for low, high in parts_of(rows_by_group(raw.samples), self._samples_at_once):
+            part = Raw(
+                samples=of_groups(raw.samples, low, high),
+                rounds=of_groups(raw.rounds, low, high),
+                events=of_groups(raw.events, low, high),
             )
-            yield roll_up(raw, span, cluster=unit.cluster, interval_ms=self._interval_ms)
+            yield roll_up(part, span, cluster=unit.cluster, interval_ms=self._interval_ms)
 
     def problems(self) -> Sequence[str]:
         """Files that could not be used, and what was therefore not made anew."""
@@ -135,12 +150,12 @@ class Roller:
         return rows.select(columns) if columns else rows
 
 
-def _sentence(kept: Records, cluster: str) -> str:
+def _sentence(kept: Records, cluster: str, what: str, how: str) -> str:
     at_ms = kept.at_ms()
     first, last = int(at_ms.min()), int(at_ms.max()) + ROLLUP_STEP_MS[kept.kind]
     return (
         f"new rows of {kept.kind} of cluster {cluster} from {_utc(first)} to {_utc(last)} UTC, "
-        "since files that they are made from cannot be read: "
+        f"since {what} that they are made from {how}: "
         f"{kept.size:,} rows made earlier stay"
     )
 
