@@ -93,7 +93,8 @@ def changes(before: Capture, after: Capture, *, interval_ms: int) -> Changes:
     old, new = before.snapshot, after.snapshot
     place = positions(old, new)
     rows = _changed(old.rows.status, new.rows.status, place)
-    of_rows = status_events(after, rows, old.rows.status[place[rows]])
+    known = rows[place[rows] >= 0]
+    of_rows = status_events(after, known, old.rows.status[place[known]])
     of_groups = from_rows(Kind.EVENTS, [*_group_events(before, after), *_rebalances(before, after)])
     return Changes(
         events=concat([part for part in (of_rows, of_groups) if part.size] or [of_groups]),
@@ -105,8 +106,8 @@ def changes(before: Capture, after: Capture, *, interval_ms: int) -> Changes:
 
 
 def _changed(before: NDArray[np.int8], after: NDArray[np.int8], place: Int64) -> NDArray[np.intp]:
-    """Positions that existed before with another status."""
-    return np.flatnonzero((place >= 0) & (np.append(before, 0)[place] != after))
+    """Positions that are new, or had another status before."""
+    return np.flatnonzero((place < 0) | (np.append(before, 0)[place] != after))
 
 
 def event(cluster: str, at_ms: int, name: EventName, **values: Value) -> Row:
@@ -137,7 +138,7 @@ def _group_events(before: Capture, after: Capture) -> Iterator[Row]:
             before=None if was < 0 else GroupStatus(int(old.group.status[was])).name,
             after=GroupStatus(int(new.group.status[number])).name,
             rule=None if worst < 0 else Rule(int(new.rows.rule[worst])).word,
-            lag=int(new.group.total_lag[number]),
+            lag=int(new.group.total_lag[number]) if new.group.max_lag_row[number] >= 0 else None,
             cause=insight.cause if insight else None,
             cause_certainty=insight.cause_certainty if insight else None,
             detail=(insight.cause_text or None) if insight else None,

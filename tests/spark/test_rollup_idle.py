@@ -146,6 +146,26 @@ def test_with_nothing_due_the_run_ends_as_always_and_imports_no_pyspark(
     assert 'lagwatch_job_last_success_timestamp_seconds{job_name="rollup"}' in written
 
 
+@pytest.mark.parametrize("history", ["parquet"], indirect=True)
+def test_a_damaged_file_that_is_set_aside_gives_spark_no_work(
+    history: HistorySettings, config: Path, spark: SparkSession
+) -> None:
+    now_ms = SystemClock().now_ms()
+    record(history, now_ms - 3 * HOUR_MS)
+    [whole] = Path(history.url.get_secret_value()).glob("samples/**/*.parquet")
+    whole.with_name("part-damaged.parquet").write_bytes(b"rubbish")
+    ref = StoreRef(settings=history)
+    run_rollup(
+        lambda: spark, ref, RollupRequest(), now_ms=now_ms, log_step=lambda _event, _values: None
+    )
+
+    idle = rollup(config)
+
+    assert idle.returncode == 1, idle.stderr
+    assert "part-damaged.parquet" in idle.stderr + idle.stdout
+    assert idle.stdout.splitlines()[-1] == "[]"
+
+
 def test_why_spark_did_not_start_is_its_own_reason_without_the_stack(tmp_path: Path) -> None:
     history = HistorySettings(url=str(tmp_path))
     record(history, SystemClock().now_ms() - 3 * HOUR_MS)

@@ -199,6 +199,36 @@ def test_a_group_that_goes_and_one_that_comes_are_events(live: Live, spool: Kept
     ]
 
 
+def test_a_group_that_comes_back_between_rounds_has_its_status_from_then_on(
+    live: Live, spool: Kept
+) -> None:
+    recording = recorder(spool)
+    live.shown_to(recording)
+    live.forget("a")
+    live.wait(1)
+    live.shown_to(recording)
+    live.topics(orders=2, other=1)
+    live.silent.add(("other", 0))
+    live.commit(("a", "other", 0, 5))
+    live.wait(1)
+    live.shown_to(recording)
+
+    came = [row for row in spool.rows(Kind.GROUP_SAMPLES) if row["reason"] == "change"]
+    of_partitions = [row for row in spool.rows(Kind.SAMPLES) if row["reason"] == "change"]
+    events = [row for row in spool.rows(Kind.EVENTS) if row["group"] == "a"]
+
+    assert [(row["group"], row["at_ms"], row["status"]) for row in came] == [
+        ("a", live.now_ms, "UNKNOWN")
+    ]
+    assert [(row["group"], row["topic"], row["status"]) for row in of_partitions] == [
+        ("a", "other", "UNKNOWN")
+    ]
+    assert [(row["before"], row["after"], row["lag"]) for row in events] == [
+        ("OK", "NOTFOUND", None),
+        (None, "UNKNOWN", None),
+    ]
+
+
 def test_what_did_not_change_is_left_out_and_counted(live: Live, spool: Kept) -> None:
     recording = recorder(spool, full_every=1000)
     live.shown_to(recording)

@@ -51,7 +51,10 @@ def test_without_earlier_rows_all_that_is_made_stays() -> None:
 
 
 def test_of_equal_ones_those_made_anew_stay_on_demand() -> None:
-    made, earlier = [row("equal", 10, lag_max=7), row("less", 9)], [row("equal", 10), row("less", 10)]
+    made, earlier = (
+        [row("equal", 10, lag_max=7), row("less", 9)],
+        [row("equal", 10), row("less", 10)],
+    )
 
     chosen, kept = keep_fuller(from_rows(KIND, made), from_rows(KIND, earlier), of_equal=False)
 

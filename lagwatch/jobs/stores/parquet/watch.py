@@ -76,7 +76,9 @@ def _crowded(store: ParquetStore, cluster: str, before_ms: int) -> Iterator[Slot
                 file for file in files if is_data(file.name) and file.size_bytes < _SMALL_BYTES
             ]
             if len(small) > 1 and (slot.to_ms <= before_ms or len(small) >= _MANY_FILES):
-                yield slot
+                store.footers(slot, small)  # one that cannot be used is never merged
+                if len({file.path for file in small} - store.passed_over.keys()) > 1:
+                    yield slot
 
 
 def weigh(
