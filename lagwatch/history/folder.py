@@ -149,6 +149,19 @@ def reported(action: str, path: object, *, store: str = STORE) -> Iterator[None]
         ) from error
 
 
+def _make_one(folder: Path) -> None:
+    try:
+        folder.mkdir(exist_ok=True)
+    except (FileExistsError, FileNotFoundError) as error:
+        nowhere = "it is a link that leads nowhere" if folder.is_symlink() else error.strerror
+        raise HistoryError(
+            store=STORE,
+            kind="io",
+            message=f"cannot make the folder {folder}: {nowhere}. Check history.url.",
+            retryable=True,
+        ) from error
+
+
 class LocalFolder:
     """A folder of this machine."""
 
@@ -246,7 +259,7 @@ class LocalFolder:
                 return
             missing = [level for level in (folder, *folder.parents) if not level.exists()]
             for level in reversed(missing):
-                level.mkdir(exist_ok=True)
+                _make_one(level)
                 sync_folder(level.parent)
             self._made.add(folder)
 

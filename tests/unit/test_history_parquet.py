@@ -498,3 +498,20 @@ def test_a_folder_without_rights_is_an_error_with_its_path(tmp_path: Path) -> No
 
     with pytest.raises(HistoryError, match="below"):
         store.write([samples([sample()])], batch="b1")
+
+
+@pytest.mark.parametrize("how", ["link", "no parent"])
+def test_a_place_where_no_folder_can_be_is_named_with_the_option(tmp_path: Path, how: str) -> None:
+    place = tmp_path / "link" if how == "link" else Path("/proc/nowhere/history")
+    if how == "link":
+        place.symlink_to(tmp_path / "gone")
+    store = ParquetStore(str(place))
+
+    with pytest.raises(HistoryError) as caught:
+        store.write([samples([sample()])], batch="b1")
+
+    said = "leads nowhere" if how == "link" else "No such file or directory"
+    named = place if how == "link" else place.parent
+    assert f"cannot make the folder {named}: " in str(caught.value)
+    assert said in str(caught.value)
+    assert "Check history.url." in str(caught.value)
