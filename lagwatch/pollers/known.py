@@ -245,7 +245,7 @@ class LastOffsets:
 
     def _make_room(self) -> None:
         if len(self) > self._offset.size:
-            more = max(len(self), 2 * self._offset.size) - self._offset.size
+            more = max(len(self), self._offset.size * 5 // 4) - self._offset.size
             self._offset = np.concatenate((self._offset, np.full(more, UNKNOWN, np.int64)))
             self._moved = np.concatenate((self._moved, np.zeros(more, np.bool_)))
 

@@ -8,7 +8,7 @@ long as the committed offset stays, and asks for a bounded number of offsets a p
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import structlog
@@ -42,6 +42,8 @@ _SAY_AGAIN_S: Final = 60.0
 """The serving process may not have had a place for an answer yet."""
 _CONFIGURED_FOR_S: Final = 600.0
 _NEVER: Final = np.iinfo(np.int64).max
+
+T = TypeVar("T", bound=np.generic)
 
 _log = structlog.get_logger(__name__)
 
@@ -160,6 +162,16 @@ class _Answers:
         return _Answers(**{name: getattr(self, name)[places] for name in self.__slots__})
 
 
+def _roomier(column: NDArray[T], size: int) -> NDArray[T]:
+    """A longer column with the same values and then zeros.
+
+    What was not written yet takes no memory: so nothing is put there but the system's own zeros.
+    """
+    longer = np.zeros(size, column.dtype)
+    longer[: column.size] = column
+    return longer
+
+
 class _Held:
     """The newest answer of each key. Keys count from 0 without gaps, so they are the places."""
 
@@ -221,12 +233,9 @@ class _Held:
             getattr(self._columns, name)[new.key] = getattr(new, name)
 
     def _grow(self, size: int) -> None:
-        more = size - self._there.size
-        self._there = np.append(self._there, np.zeros(more, np.bool_))
+        self._there = _roomier(self._there, size)
         columns = {name: getattr(self._columns, name) for name in _Answers.__slots__}
-        self._columns = _Answers(
-            **{name: np.append(each, np.zeros(more, each.dtype)) for name, each in columns.items()}
-        )
+        self._columns = _Answers(**{name: _roomier(each, size) for name, each in columns.items()})
 
     def all(self) -> _Answers:
         """A copy of all answers."""
