@@ -12,15 +12,17 @@ Int64 = NDArray[np.int64]
 
 def lacks_rows(raw: Raw, from_ms: int) -> bool:
     """Are some rows of partitions missing that its rounds from then on say were written?"""
-    rounds, samples = _regular(raw.rounds, from_ms), _regular(raw.samples, from_ms)
+    rounds, there = raw.rounds, _regular(raw.samples, from_ms)
     written = rounds.numbers("observed") - np.maximum(rounds.numbers("unchanged"), 0)
-    return int(np.maximum(written, 0).sum()) > samples.size
+    written = np.maximum(written[_regular(rounds, from_ms)], 0)
+    return int(written.sum()) > int(there.sum())
 
 
-def _regular(rows: Records, from_ms: int) -> Records:
+def _regular(rows: Records, from_ms: int) -> NDArray[np.bool_]:
     reason = rows.text("reason")
     regular = np.array([word == SampleReason.INTERVAL for word in (*reason.words, "")])
-    return rows.take(regular[reason.codes] & (rows.at_ms() >= from_ms))
+    found: NDArray[np.bool_] = regular[reason.codes] & (rows.at_ms() >= from_ms)
+    return found
 
 
 def keep_fuller(
