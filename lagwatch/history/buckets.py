@@ -21,8 +21,8 @@ def lag_column(kind: Kind) -> str:
 def aggregate(parts: Iterable[Records], kind: Kind, step_ms: int) -> Buckets:
     """Put the rows of one series into buckets; only buckets that have rows come out.
 
-    Numbers are those of rounds, as in roll-ups: a row between them, written when the status changed,
-    counts for the status; and for the numbers only of a bucket without a round.
+    Numbers are those of rounds, as in roll-ups: a row between them, written when the status
+    changed, counts for the status; and for the numbers only of a bucket without a round.
     """
     found = list(parts)
     if not found:
