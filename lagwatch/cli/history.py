@@ -332,6 +332,8 @@ def _print_verification(found: "Verification") -> None:
     _list("gaps", gaps)
     _list("torn files", found.torn)
     _list("foreign files", found.foreign)
+    if found.missing:
+        _list("missing rows", found.missing)
     if found.leftovers:
         _list("leftovers (harmless)", found.leftovers)
     typer.echo("sound" if found.sound else "SOMETHING IS WRONG")
@@ -381,6 +383,7 @@ def _verified(found: "Verification") -> dict[str, object]:
         ],
         "torn": list(found.torn),
         "foreign": list(found.foreign),
+        "missing": list(found.missing),
         "leftovers": list(found.leftovers),
     }
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from lagwatch.core.record import KINDS, Kind, Records, SampleReason, schema
 from lagwatch.history.folder import StoredFile
-from lagwatch.history.layout import Slot, is_data, slot_of
+from lagwatch.history.layout import HOUR_MS, Slot, is_data, slot_of
 from lagwatch.history.parquet_file import Footer, ForeignFileError, read_footer, read_rows, torn
 from lagwatch.history.parquet_slots import ParquetSlots
 from lagwatch.history.rows import is_word, key_hashes
@@ -75,6 +76,35 @@ class _Found:
     foreign: list[str] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
     rounds: dict[str, RoundTimes] = field(default_factory=dict)
+    partition_rows: dict[str, "_PartitionRows"] = field(default_factory=dict)
+
+
+class _PartitionRows:
+    """Regular rows of partitions of one cluster by hour: what was written, and what is there."""
+
+    def __init__(self) -> None:
+        self._written: dict[int, int] = {}
+        self._there: dict[int, int] = {}
+
+    def add(self, kind: Kind, hour: Int64, number: Int64) -> None:
+        """Distinct rows of a slot, with what each says was written, or 1 for itself."""
+        into = self._there if kind is Kind.SAMPLES else self._written
+        hours, place = np.unique(hour, return_inverse=True)
+        total = np.zeros(hours.size, np.int64)
+        np.add.at(total, place, number)
+        for each, count in zip(hours.tolist(), total.tolist(), strict=True):
+            into[each] = into.get(each, 0) + count
+
+    @property
+    def first_hour(self) -> int | None:
+        return min(self._there, default=None)
+
+    def missing(self, first_hour: int) -> Iterator[tuple[int, int, int]]:
+        """(hour, missing, written) from that hour on."""
+        for hour, written in sorted(self._written.items()):
+            there = self._there.get(hour, 0)
+            if hour >= first_hour and there < written:
+                yield hour, written - there, written
 
 
 def verify(store: ParquetSlots, progress: ReportProgress | None = None) -> Verification:
@@ -111,6 +141,7 @@ def verify(store: ParquetSlots, progress: ReportProgress | None = None) -> Verif
         torn=tuple(found.torn),
         foreign=tuple(found.foreign),
         leftovers=tuple(found.leftovers),
+        missing=tuple(_all_missing(found)),
     )
 
 
@@ -119,23 +150,41 @@ def _all_gaps(found: _Found) -> Iterator[HistoryGap]:
         yield from gaps(cluster, found.rounds[cluster])
 
 
+def _all_missing(found: _Found) -> Iterator[str]:
+    firsts = [rows.first_hour for rows in found.partition_rows.values()]
+    # retention deletes the earlier ones, of all clusters at the same time
+    first = min((each for each in firsts if each is not None), default=None)
+    if first is None:
+        return
+    for cluster, rows in sorted(found.partition_rows.items()):
+        for hour, missing, written in rows.missing(first):
+            begin = datetime.fromtimestamp(hour * HOUR_MS / 1000, UTC)
+            yield f"{cluster}: {begin:%Y-%m-%dT%H:00Z}: {missing:,} of {written:,} of partitions"
+
+
 def _verify_slot(store: ParquetSlots, slot: Slot, files: list[StoredFile], found: _Found) -> None:
     footers = [footer for file in files if (footer := _whole(store, slot, file, found))]
     replaced = frozenset[str]().union(*(footer.replaces for footer in footers))
     live = [footer for footer in footers if footer.file.name not in replaced]
     found.leftovers += [footer.file.path for footer in footers if footer not in live]
-    keys = []
+    read = []
     for footer in live:
         of_file = list(_keys(store, slot, footer, found))
         if of_file:
-            keys.append(np.concatenate(of_file))
-            found.repeated += keys[-1].size - np.unique(keys[-1]).size
-    if not keys:
+            keys = np.concatenate([key for key, *_ in of_file])
+            found.repeated += keys.size - np.unique(keys).size
+            read += of_file
+    if not read:
         return
-    all_keys = np.concatenate(keys)
-    distinct = np.unique(all_keys).size
-    found.rows[slot.kind] += distinct
-    found.duplicates += all_keys.size - distinct
+    keys, hour, number = (np.concatenate(each) for each in zip(*read, strict=True))
+    # of a row that two instances wrote, what the one says that wrote fewer
+    order = np.lexsort((number, keys))
+    first = order[np.append(True, np.diff(keys[order].astype(np.int64)) != 0)]
+    found.rows[slot.kind] += first.size
+    found.duplicates += keys.size - first.size
+    if slot.kind in {Kind.SAMPLES, Kind.GROUP_SAMPLES}:
+        rows = found.partition_rows.setdefault(slot.cluster, _PartitionRows())
+        rows.add(slot.kind, hour[first], number[first])
 
 
 def _whole(store: ParquetSlots, slot: Slot, file: StoredFile, found: _Found) -> Footer | None:
@@ -152,8 +201,11 @@ def _whole(store: ParquetSlots, slot: Slot, file: StoredFile, found: _Found) -> 
 
 def _keys(
     store: ParquetSlots, slot: Slot, footer: Footer, found: _Found
-) -> Iterator[NDArray[np.uint64]]:
-    """Hashes of the keys of a file; reads all of it, to find torn pages."""
+) -> Iterator[tuple[NDArray[np.uint64], Int64, Int64]]:
+    """Of the rows of a file: hash of the key, hour, and rows of partitions that were written.
+
+    Reads all of it, to find torn pages.
+    """
     columns = tuple(schema(slot.kind))
     for number in range(len(footer.groups)):
         try:
@@ -165,4 +217,15 @@ def _keys(
             return
         times = found.rounds.setdefault(slot.cluster, RoundTimes())
         times.add(rows)
-        yield key_hashes(rows)
+        yield key_hashes(rows), rows.at_ms() // HOUR_MS, _written(rows)
+
+
+def _written(rows: Records) -> Int64:
+    """By row: the regular rows of partitions it stands for."""
+    if rows.kind not in {Kind.SAMPLES, Kind.GROUP_SAMPLES}:
+        return np.zeros(rows.size, np.int64)
+    regular = is_word(rows.text("reason"), SampleReason.INTERVAL)
+    if rows.kind is Kind.SAMPLES:
+        return regular.astype(np.int64)
+    written = rows.numbers("observed") - np.maximum(rows.numbers("unchanged"), 0)
+    return np.where(regular, np.maximum(written, 0), 0).astype(np.int64)

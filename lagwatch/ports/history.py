@@ -125,11 +125,13 @@ class Verification:
     """Unpublished files of a writer that died; harmless."""
     repeated: int = 0
     """Of the duplicates, those twice in one file: no writer of ours does that."""
+    missing: tuple[str, ...] = ()
+    """Hours in which rows of partitions are missing that rounds say were written."""
 
     @property
     def sound(self) -> bool:
         """True if nothing is wrong. Gaps, and records in several files, are not faults."""
-        return not (self.repeated or self.torn or self.foreign)
+        return not (self.repeated or self.torn or self.foreign or self.missing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,6 +138,33 @@ def test_the_whole_hour_of_a_file_that_cannot_be_read_is_damaged(
     assert list(store.damaged(Kind.EVENTS, "here")) == []
 
 
+def test_rows_that_rounds_say_were_written_are_missed(store: ParquetStore, folder: Path) -> None:
+    def written(hour: int, cluster: str = "here") -> None:
+        about = {"at_ms": NOON_MS + hour * HOUR_MS, "cluster": cluster}
+        rows = [sample(partition=number, **about) for number in range(3)]
+        change = group_sample(**about | {"at_ms": about["at_ms"] + 1}, reason="change", observed=9)
+        round_ = group_sample(observed=5, unchanged=2, **about)
+        store.write([samples(rows), group_samples([round_, change])], batch=f"b{hour}")
+
+    for hour in range(4):
+        written(hour)
+    written(2, "there")
+    whole = store.verify()
+    for path in ("here/*/hour=12", "here/*/hour=14", "there/*/hour=14"):
+        [gone] = folder.glob(f"samples/cluster={path}/*.parquet")
+        gone.unlink()
+
+    found = store.verify()
+
+    assert (whole.missing, whole.sound) == ((), True)
+    # noon is before the first samples there are, as if retention had deleted them
+    assert found.missing == (
+        "here: 2026-11-21T14:00Z: 3 of 3 of partitions",
+        "there: 2026-11-21T14:00Z: 3 of 3 of partitions",
+    )
+    assert not found.sound
+
+
 @pytest.mark.parametrize("mend", ["removed", "brought back"])
 def test_a_file_that_was_mended_is_named_no_longer(
     store: ParquetStore, folder: Path, mend: str
