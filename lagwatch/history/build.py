@@ -155,8 +155,9 @@ class History:
     def health(self) -> RecorderHealth:
         """State of recording and delivery."""
         recorder, writer, spool = self._recorder, self._writer, self._spool
+        remark = _remark(self.store.set_aside)
         if recorder is None or writer is None or spool is None:
-            return RecorderHealth(enabled=True, problem=self._problem)
+            return RecorderHealth(enabled=True, problem=self._problem, remark=remark)
         fill = spool.fill()
         dropped = {**recorder.counts.dropped}
         if writer.corrupt:
@@ -166,7 +167,7 @@ class History:
         return RecorderHealth(
             enabled=True,
             problem=_problem(recorder.problem, writer.problem),
-            remark=_remark(self.store.set_aside),
+            remark=remark,
             rounds=recorder.counts.rounds,
             rows=recorder.counts.rows,
             unchanged=recorder.counts.unchanged,

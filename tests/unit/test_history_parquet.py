@@ -140,10 +140,10 @@ def test_the_whole_hour_of_a_file_that_cannot_be_read_is_damaged(
 
 def test_rows_that_rounds_say_were_written_are_missed(store: ParquetStore, folder: Path) -> None:
     def written(hour: int, cluster: str = "here") -> None:
-        about = {"at_ms": NOON_MS + hour * HOUR_MS, "cluster": cluster}
-        rows = [sample(partition=number, **about) for number in range(3)]
-        change = group_sample(**about | {"at_ms": about["at_ms"] + 1}, reason="change", observed=9)
-        round_ = group_sample(observed=5, unchanged=2, **about)
+        at_ms, of = NOON_MS + hour * HOUR_MS, {"cluster": cluster}
+        rows = [sample(at_ms=at_ms, partition=number, **of) for number in range(3)]
+        change = group_sample(at_ms=at_ms + 1, reason="change", observed=9, **of)
+        round_ = group_sample(at_ms=at_ms, observed=5, unchanged=2, **of)
         store.write([samples(rows), group_samples([round_, change])], batch=f"b{hour}")
 
     for hour in range(4):
