@@ -12,6 +12,8 @@ from structlog.testing import capture_logs
 from lagwatch.clock import SystemClock
 from lagwatch.config.load import load
 from lagwatch.core.model import GroupStatus
+from lagwatch.core.record import Kind
+from lagwatch.history.layout import HOUR_MS, Slot
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.ports.queries import ClusterHealth, Partitions
 from lagwatch.service import Service
@@ -164,7 +166,8 @@ def test_a_damaged_file_of_the_history_is_named_by_readiness_and_ends_nothing(
     scene: Scene, tmp_path: Path
 ) -> None:
     service = scene.service
-    of_west = "samples/cluster=west/day=2026-11-21/hour=12"
+    an_hour_ago_ms = SystemClock().now_ms() - HOUR_MS  # retention takes what is older
+    of_west = Slot.at(Kind.SAMPLES, "west", an_hour_ago_ms).path
     damaged = tmp_path / "history" / of_west / "part-b1.parquet"
     damaged.parent.mkdir(parents=True)
     damaged.write_bytes(b"rubbish")
