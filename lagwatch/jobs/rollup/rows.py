@@ -75,13 +75,13 @@ class Roller:
             rows, kept = self._with_earlier(rows, unit, span)
             if kept.size:
                 self._kept.append(_sentence(kept, unit.cluster, "files", "cannot be read"))
+        for span in self._buckets_of(unit, [(unit.from_ms, self._kept_from_ms)]):
+            rows, _ = self._with_earlier(rows, unit, span)
         if raw is not None and lacks_rows(raw, unit.from_ms):
             span = (unit.from_ms, unit.to_ms)
             rows, kept = self._with_earlier(rows, unit, span, of_equal=False)
             if kept.size:
                 self._kept.append(_sentence(kept, unit.cluster, "rows", "are missing"))
-        for span in self._buckets_of(unit, [(unit.from_ms, self._kept_from_ms)]):
-            rows, _ = self._with_earlier(rows, unit, span)
         return rows
 
     def _unreadable(self, unit: Unit) -> Ranges:
