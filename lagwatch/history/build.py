@@ -198,7 +198,8 @@ def _remark(set_aside: Sequence[str]) -> str:
     more = f" (and {len(set_aside) - 1} more)" if len(set_aside) > 1 else ""
     return (
         f"{set_aside[0]}{more}. Its rows are missing in answers and reports: bring it back from a "
-        "backup or remove it; `lagwatch history verify` names every such part"
+        "backup or remove it, then `lagwatch rollup --from DAY` makes roll-ups of that day anew; "
+        "`lagwatch history verify` names every such part"
     )
 
 

@@ -1,6 +1,6 @@
 """Checks a store: gaps, duplicates, torn and foreign files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lagwatch.core.record import KINDS, Kind, Records, SampleReason, schema
+from lagwatch.core.words import counted
 from lagwatch.history.folder import StoredFile
 from lagwatch.history.layout import HOUR_MS, Slot, is_data, slot_of
 from lagwatch.history.parquet_file import Footer, ForeignFileError, read_footer, read_rows, torn
@@ -79,17 +80,25 @@ class _Found:
     partition_rows: dict[str, "_PartitionRows"] = field(default_factory=dict)
 
 
+_NEVER = 1 << 40
+_ROUNDS = (Kind.SAMPLES, Kind.GROUP_SAMPLES)
+
+
 class _PartitionRows:
     """Regular rows of partitions of one cluster by hour: what was written, and what is there."""
 
     def __init__(self) -> None:
         self._written: dict[int, int] = {}
         self._there: dict[int, int] = {}
+        self._instants: dict[Kind, Int64] = dict.fromkeys(_ROUNDS, np.zeros(0, np.int64))
 
-    def add(self, kind: Kind, hour: Int64, number: Int64) -> None:
-        """Distinct rows of a slot, with what each says was written, or 1 for itself."""
+    def add(self, kind: Kind, at_ms: Int64, number: Int64) -> None:
+        """Distinct rows of a slot, with what each says was written, 1 for itself; -1 no round's."""
+        regular = number >= 0
+        at_ms, number = at_ms[regular], number[regular]
+        self._instants[kind] = np.union1d(self._instants[kind], at_ms)
         into = self._there if kind is Kind.SAMPLES else self._written
-        hours, place = np.unique(hour, return_inverse=True)
+        hours, place = np.unique(at_ms // HOUR_MS, return_inverse=True)
         total = np.zeros(hours.size, np.int64)
         np.add.at(total, place, number)
         for each, count in zip(hours.tolist(), total.tolist(), strict=True):
@@ -97,7 +106,21 @@ class _PartitionRows:
 
     @property
     def first_hour(self) -> int | None:
+        """Of which there are rows of partitions."""
         return min(self._there, default=None)
+
+    @property
+    def first_round(self) -> int | None:
+        """The hour of the first round there is."""
+        return min(self._written, default=None)
+
+    def without_round(self, first_hour: int) -> Iterator[tuple[int, int]]:
+        """(hour, instants) of which there are rows of partitions, and no round; from that hour."""
+        samples, rounds = (self._instants[kind] for kind in _ROUNDS)
+        alone = np.setdiff1d(samples, rounds, assume_unique=True) // HOUR_MS
+        hours, number = np.unique(alone, return_counts=True)
+        late = hours >= first_hour
+        yield from zip(hours[late].tolist(), number[late].tolist(), strict=True)
 
     def missing(self, first_hour: int) -> Iterator[tuple[int, int, int]]:
         """(hour, missing, written) from that hour on."""
@@ -151,15 +174,23 @@ def _all_gaps(found: _Found) -> Iterator[HistoryGap]:
 
 
 def _all_missing(found: _Found) -> Iterator[str]:
-    firsts = [rows.first_hour for rows in found.partition_rows.values()]
+    held = found.partition_rows
     # retention deletes the earlier ones, of all clusters at the same time
-    first = min((each for each in firsts if each is not None), default=None)
-    if first is None:
-        return
-    for cluster, rows in sorted(found.partition_rows.items()):
-        for hour, missing, written in rows.missing(first):
-            begin = datetime.fromtimestamp(hour * HOUR_MS / 1000, UTC)
-            yield f"{cluster}: {begin:%Y-%m-%dT%H:00Z}: {missing:,} of {written:,} of partitions"
+    first_rounds = [each.first_round for each in held.values()]
+    first_rows = [each.first_hour for each in held.values()]
+    for cluster, rows in sorted(held.items()):
+        for hour, instants in rows.without_round(_least(first_rounds)):
+            yield f"{cluster}: {_hour(hour)}: those of groups at {counted(instants, 'instant')}"
+        for hour, missing, written in rows.missing(_least(first_rows)):
+            yield f"{cluster}: {_hour(hour)}: {missing:,} of {written:,} of partitions"
+
+
+def _least(hours: Iterable[int | None]) -> int:
+    return min((each for each in hours if each is not None), default=_NEVER)
+
+
+def _hour(hour: int) -> str:
+    return f"{datetime.fromtimestamp(hour * HOUR_MS / 1000, UTC):%Y-%m-%dT%H:00Z}"
 
 
 def _verify_slot(store: ParquetSlots, slot: Slot, files: list[StoredFile], found: _Found) -> None:
@@ -176,15 +207,15 @@ def _verify_slot(store: ParquetSlots, slot: Slot, files: list[StoredFile], found
             read += of_file
     if not read:
         return
-    keys, hour, number = (np.concatenate(each) for each in zip(*read, strict=True))
+    keys, at_ms, number = (np.concatenate(each) for each in zip(*read, strict=True))
     # of a row that two instances wrote, what the one says that wrote fewer
     order = np.lexsort((number, keys))
     first = order[np.append(True, np.diff(keys[order].astype(np.int64)) != 0)]
     found.rows[slot.kind] += first.size
     found.duplicates += keys.size - first.size
-    if slot.kind in {Kind.SAMPLES, Kind.GROUP_SAMPLES}:
+    if slot.kind in _ROUNDS:
         rows = found.partition_rows.setdefault(slot.cluster, _PartitionRows())
-        rows.add(slot.kind, hour[first], number[first])
+        rows.add(slot.kind, at_ms[first], number[first])
 
 
 def _whole(store: ParquetSlots, slot: Slot, file: StoredFile, found: _Found) -> Footer | None:
@@ -202,7 +233,7 @@ def _whole(store: ParquetSlots, slot: Slot, file: StoredFile, found: _Found) -> 
 def _keys(
     store: ParquetSlots, slot: Slot, footer: Footer, found: _Found
 ) -> Iterator[tuple[NDArray[np.uint64], Int64, Int64]]:
-    """Of the rows of a file: hash of the key, hour, and rows of partitions that were written.
+    """Of the rows of a file: hash of the key, instant, and rows of partitions that were written.
 
     Reads all of it, to find torn pages.
     """
@@ -217,15 +248,15 @@ def _keys(
             return
         times = found.rounds.setdefault(slot.cluster, RoundTimes())
         times.add(rows)
-        yield key_hashes(rows), rows.at_ms() // HOUR_MS, _written(rows)
+        yield key_hashes(rows), rows.at_ms(), _written(rows)
 
 
 def _written(rows: Records) -> Int64:
-    """By row: the regular rows of partitions it stands for."""
-    if rows.kind not in {Kind.SAMPLES, Kind.GROUP_SAMPLES}:
+    """By row: the regular rows of partitions it stands for; -1: it is none of a round."""
+    if rows.kind not in _ROUNDS:
         return np.zeros(rows.size, np.int64)
     regular = is_word(rows.text("reason"), SampleReason.INTERVAL)
     if rows.kind is Kind.SAMPLES:
-        return regular.astype(np.int64)
+        return np.where(regular, 1, -1)
     written = rows.numbers("observed") - np.maximum(rows.numbers("unchanged"), 0)
-    return np.where(regular, np.maximum(written, 0), 0).astype(np.int64)
+    return np.where(regular, np.maximum(written, 0), -1).astype(np.int64)

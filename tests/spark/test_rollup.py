@@ -15,7 +15,7 @@ from lagwatch.history.layout import DAY_MS, HOUR_MS, day_start_ms
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.jobs.rollup.job import RollupRequest, RollupResult, run_rollup
 from lagwatch.jobs.rollup.plan import ROLLUPS
-from lagwatch.jobs.rollup.rows import rolled_up
+from lagwatch.jobs.rollup.rows import FINER, rolled_up
 from lagwatch.jobs.schemas import column_names, struct_type
 from lagwatch.jobs.stores.making import as_rows
 from lagwatch.jobs.stores.parquet.rollups import FILE_TYPE, other_rows
@@ -387,13 +387,14 @@ def test_buckets_keep_their_roll_up_when_their_samples_cannot_be_read_any_more(
     assert ParquetStore(str(tmp_path)).verify().duplicates == 0
 
 
+@pytest.mark.parametrize("gone", ["samples", "group_samples"])
 def test_buckets_keep_their_roll_up_when_the_file_of_their_samples_is_gone(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, gone: str
 ) -> None:
     record(tmp_path, recording(18, rounds=60))
     run(spark, ref(tmp_path))
     before = stored(tmp_path)
-    (file,) = tmp_path.glob("samples/**/*.parquet")
+    (file,) = tmp_path.glob(f"{gone}/**/*.parquet")
     file.unlink()
 
     result = run(spark, ref(tmp_path), from_ms=NOON_MS, to_ms=NOON_MS + HOUR_MS)
@@ -404,6 +405,35 @@ def test_buckets_keep_their_roll_up_when_the_file_of_their_samples_is_gone(
         f"rows that they are made from are missing: {number} rows made earlier stay" in line
         for line in result.lines()
     )
+
+
+def test_hours_and_days_keep_their_roll_up_when_those_of_minutes_are_gone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Late rows have the hour remade, of which only their own buckets are there."""
+    whole = recording(22, rounds=100)
+    late_ms = NOON_MS + 45 * 60_000
+    early = [row for row in whole.samples if row["at_ms"] < late_ms]
+    of_early = [row for row in whole.groups if row["at_ms"] < late_ms]
+    record(tmp_path, Recording(samples=early, groups=of_early, events=[]))
+    run(spark, ref(tmp_path))
+    before = stored(tmp_path)
+    (file,) = tmp_path.glob("rollup_5m/**/*.parquet")
+    file.unlink()
+    record(tmp_path, whole, batch="late")
+
+    result = run(spark, ref(tmp_path), from_ms=late_ms, to_ms=NOON_MS + HOUR_MS)
+    kept = stored(tmp_path)
+    again = run(spark, ref(tmp_path), from_ms=NOON_MS, to_ms=NOON_MS + HOUR_MS)
+
+    assert [kept[kind] for kind in FINER] == [before[kind] for kind in FINER]
+    assert any(
+        f"{Kind.ROLLUP_1H} of cluster here" in line
+        and "`lagwatch rollup --from 2026-11-21` makes all anew from samples" in line
+        for line in result.lines()
+    )
+    assert again.set_aside == ()
+    assert_same(stored(tmp_path), computed(whole))
 
 
 def test_what_was_recorded_since_counts_though_a_file_of_its_time_cannot_be_read(

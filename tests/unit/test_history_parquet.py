@@ -150,8 +150,14 @@ def test_rows_that_rounds_say_were_written_are_missed(store: ParquetStore, folde
         written(hour)
     written(2, "there")
     whole = store.verify()
-    for path in ("here/*/hour=12", "here/*/hour=14", "there/*/hour=14"):
-        [gone] = folder.glob(f"samples/cluster={path}/*.parquet")
+    of_partitions, of_groups = "samples/cluster", "group_samples/cluster"
+    for path in (
+        f"{of_partitions}=here/*/hour=12",
+        f"{of_partitions}=here/*/hour=14",
+        f"{of_partitions}=there/*/hour=14",
+        f"{of_groups}=here/*/hour=15",
+    ):
+        [gone] = folder.glob(f"{path}/*.parquet")
         gone.unlink()
 
     found = store.verify()
@@ -159,6 +165,7 @@ def test_rows_that_rounds_say_were_written_are_missed(store: ParquetStore, folde
     assert (whole.missing, whole.sound) == ((), True)
     # noon is before the first samples there are, as if retention had deleted them
     assert found.missing == (
+        "here: 2026-11-21T15:00Z: those of groups at 1 instant",
         "here: 2026-11-21T14:00Z: 3 of 3 of partitions",
         "there: 2026-11-21T14:00Z: 3 of 3 of partitions",
     )

@@ -11,11 +11,16 @@ Int64 = NDArray[np.int64]
 
 
 def lacks_rows(raw: Raw, from_ms: int) -> bool:
-    """Are some rows of partitions missing that its rounds from then on say were written?"""
+    """Are some rows of partitions missing that its rounds from then on say were written?
+
+    Or all rounds of an instant of which there are such rows.
+    """
     rounds, there = raw.rounds, _regular(raw.samples, from_ms)
+    regular = _regular(rounds, from_ms)
     written = rounds.numbers("observed") - np.maximum(rounds.numbers("unchanged"), 0)
-    written = np.maximum(written[_regular(rounds, from_ms)], 0)
-    return int(written.sum()) > int(there.sum())
+    if int(np.maximum(written[regular], 0).sum()) > int(there.sum()):
+        return True
+    return not np.isin(raw.samples.at_ms()[there], rounds.at_ms()[regular]).all()
 
 
 def _regular(rows: Records, from_ms: int) -> NDArray[np.bool_]:

@@ -77,7 +77,8 @@ class Roller:
                 self._kept.append(_sentence(kept, unit.cluster, "files", "cannot be read"))
         for span in self._buckets_of(unit, [(unit.from_ms, self._kept_from_ms)]):
             rows, _ = self._with_earlier(rows, unit, span)
-        if raw is not None and lacks_rows(raw, unit.from_ms):
+        # of finer roll-ups fewer samples come than before only where some of them are gone
+        if raw is None or lacks_rows(raw, unit.from_ms):
             span = (unit.from_ms, unit.to_ms)
             rows, kept = self._with_earlier(rows, unit, span, of_equal=False)
             if kept.size:
@@ -153,10 +154,13 @@ class Roller:
 def _sentence(kept: Records, cluster: str, what: str, how: str) -> str:
     at_ms = kept.at_ms()
     first, last = int(at_ms.min()), int(at_ms.max()) + ROLLUP_STEP_MS[kept.kind]
+    remedy = ""
+    if kept.kind in FINER:
+        remedy = f". `lagwatch rollup --from {_utc(first)[:10]}` makes all anew from samples"
     return (
         f"new rows of {kept.kind} of cluster {cluster} from {_utc(first)} to {_utc(last)} UTC, "
         f"since {what} that they are made from {how}: "
-        f"{kept.size:,} rows made earlier stay"
+        f"{kept.size:,} rows made earlier stay{remedy}"
     )
 
 
