@@ -68,7 +68,10 @@ class AccessControl:
         return _SENT_ONCE if self._proxy is None else _SENT_ONCE | {self._proxy.header}
 
     def caller(self, headers: Mapping[bytes, bytes], peer: str) -> Caller:
-        """The caller; a wrong token is refused, even beside a valid cookie or proxy header."""
+        """The caller; a wrong token is refused, even beside a valid cookie or proxy header.
+
+        One in a cookie is not beside a proxy's header: who uses the page cannot remove it.
+        """
         if self._open:
             return EVERYBODY
         given = headers.get(b"authorization")
@@ -79,9 +82,13 @@ class AccessControl:
                 return _WRONG
             return caller
         token = _cookie(headers.get(b"cookie", b""))
-        if token:
-            return self._holder(token)
-        return self._proxy.caller(headers, peer) if self._proxy else NOBODY
+        caller = self._holder(token) if token else NOBODY
+        if caller is NOBODY and self._proxy is not None:
+            # a browser keeps the cookie of a token that is not valid any more
+            caller = self._proxy.caller(headers, peer)
+        if token and caller is NOBODY:
+            self._refusals.note(peer)
+        return caller
 
     def holder(self, token: str) -> Caller:
         return self._holder(token.encode())

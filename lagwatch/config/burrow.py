@@ -24,7 +24,11 @@ class BurrowView:
 
     def main(self) -> Mapping[str, object]:
         return {
-            "general": {"pidfile": "", "stdout-logfile": "", "access-control-allow-origin": ""},
+            "general": {
+                "pidfile": "",
+                "stdout-logfile": "",
+                "access-control-allow-origin": self._settings.server.allow_origin,
+            },
             "logging": {
                 "filename": "",
                 "max-size": 0,

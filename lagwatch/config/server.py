@@ -1,5 +1,6 @@
 """Section `[server]`: where the HTTP server listens, and who may ask it."""
 
+import re
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -9,11 +10,20 @@ from pydantic import AfterValidator, Field, model_validator
 from lagwatch.config.section import Section, Texts, fault, split_address
 
 _EXAMPLE = "127.0.0.1:8000"
+_ORIGIN = re.compile(r"https?://[a-z0-9.\[\]:-]+")
 
 
 def _listens(address: str) -> str:
     split_address(address, lowest_port=0, example=_EXAMPLE)
     return address
+
+
+def _is_origin(text: str) -> str:
+    if text not in {"", "*"} and not _ORIGIN.fullmatch(text):
+        raise fault(
+            "origin", "is no origin", "Write https://tools.example.com, without a path, or *."
+        )
+    return text
 
 
 def _networks(texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -98,6 +108,13 @@ class ServerSettings(Section):
         description=(
             "names of this server in the `Host` header, beside `localhost`, the name of the "
             "machine, the host of `address` and IP addresses; `*` accepts every name"
+        ),
+    )
+    allow_origin: Annotated[str, AfterValidator(_is_origin)] = Field(
+        default="",
+        description=(
+            "whose pages may read the answers of `/v3`, as `https://tools.example.com`, or `*`: "
+            "`Access-Control-Allow-Origin`, as Burrow's `access-control-allow-origin`"
         ),
     )
     max_connections: Annotated[int, Field(ge=1, le=100_000)] = Field(

@@ -71,8 +71,6 @@ ALERTING: Final = "alerting"
 _PRUNE_EVERY_S: Final = 3600.0
 _KEEP_BUDGETS_EVERY_MS: Final = 60_000
 """How often spent error budgets are written; a crash loses no more than this."""
-_MOST_AT_ONCE: Final = 300
-"""Decisions of a storm that are made before others may run: each takes a millisecond or two."""
 _LOOK_EVERY_S: Final = 5.0
 _NEW_FOR_MS: Final = 60_000
 """For so long the figures of a round are those of now."""
@@ -293,11 +291,12 @@ class Alerts:
             self._keep_budgets(snapshot.cluster, watch, now_ms)
         if now_ms - self._bad_kept_ms[snapshot.cluster] >= KEEP_BAD_EVERY_MS:
             self._keep_bad(snapshot, watch, now_ms)
-        self._keep_marks(snapshot.cluster, watch)
+        if watch.unfinished:
+            self.unfinished[snapshot.cluster] = explains
+        else:
+            self._keep_marks(snapshot.cluster, watch)
         if not decided:
             return
-        # what is left out has changed nothing: it is decided again
-        decided, left = decided[:_MOST_AT_ONCE], decided[_MOST_AT_ONCE:]
         made = RoundChanges(
             snapshot,
             queries,
@@ -316,10 +315,12 @@ class Alerts:
             if str(error) != self._problem:
                 _log.error("alerts_not_kept", cluster=snapshot.cluster, reason=str(error))
             self._problem = str(error)
+            self.unfinished.pop(snapshot.cluster, None)
+            watch.begin_anew()
             return
         self._problem = ""
         watch.apply(decided)
-        if left:
+        if watch.unfinished:
             self.unfinished[snapshot.cluster] = made.explains
         self._dispatcher.wake()
         _log_changes(snapshot.cluster, changes)

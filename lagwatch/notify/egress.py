@@ -9,14 +9,18 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Iterable
+from contextlib import suppress
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Final
 
 import httpcore
 import httpx
 
 from lagwatch.config.alerts_channels import HttpChannelSettings
 from lagwatch.notify.public_address import is_public
+
+_MOST_ADDRESSES: Final = 4
+"""Of a host, that are tried: together they take the time that one may take."""
 
 
 def transport(settings: HttpChannelSettings, tls: ssl.SSLContext) -> httpx.AsyncHTTPTransport:
@@ -46,14 +50,19 @@ class _Guarded(httpcore.AsyncNetworkBackend):
         name = host.lower()
         if self._hosts and not any(fnmatchcase(name, allowed) for allowed in self._hosts):
             raise httpcore.ConnectError(f"{host} is not in allow_hosts")
-        address = host if self._private else await _public_address(host, port)
-        return await self._network.connect_tcp(
-            address, port, timeout, local_address, socket_options
-        )
+        addresses = [host] if self._private else await _public_addresses(host, port)
+        within_s = None if timeout is None else timeout / len(addresses)
+        *others, last = addresses
+        for address in others:
+            with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
+                return await self._network.connect_tcp(
+                    address, port, within_s, local_address, socket_options
+                )
+        return await self._network.connect_tcp(last, port, within_s, local_address, socket_options)
 
 
-async def _public_address(host: str, port: int) -> str:
-    """An address of the host; all of them must be public."""
+async def _public_addresses(host: str, port: int) -> list[str]:
+    """The addresses of a host, to be tried one after another; all of them must be public."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -63,4 +72,4 @@ async def _public_address(host: str, port: int) -> str:
     private = next((address for address in addresses if not is_public(address)), None)
     if private is not None:
         raise httpcore.ConnectError(f"{host} is {private}, and private_networks = false")
-    return addresses[0]
+    return list(dict.fromkeys(addresses))[:_MOST_ADDRESSES]

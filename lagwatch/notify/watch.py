@@ -61,6 +61,10 @@ _LOOKS_MS: Final = 60_000
 """What is in trouble so soon after a start may have been before."""
 KEEP_BAD_EVERY_MS: Final = 60_000
 """How often it is stored when partitions were bad: after a crash it may have been so much later."""
+_LOOKS_AT_ONCE: Final = 500
+"""Groups of a storm that are looked at before others may run: ten take a millisecond or two."""
+_DECIDED_AT_ONCE: Final = 100
+"""Decisions of a storm before that: each takes a millisecond or two, as it is stored."""
 _GONE_FOR_MS: Final = 60_000
 """After a start, for so long a group of an incident must be missing: a broker that has just started
 lists only the groups that it has loaded."""
@@ -212,6 +216,9 @@ class Watch:
         self._policies: dict[str, Mapping[str, Policy | None]] = {}
         self._layout: object = None
         self._known_before = KnownLags()
+        self._begun: ClusterSnapshot | None = None
+        self._waiting: dict[str, int | None] = {}
+        """Groups to look at in this round, with their numbers; None: it has gone."""
         self.reasons: Counter[Reason] = Counter(dict.fromkeys(Reason, 0))
         """How often each reason decided, over all rounds."""
         for incident in kept:
@@ -294,8 +301,43 @@ class Watch:
     ) -> list[Decided]:
         """Decisions to store and then to `apply`.
 
-        Silent ones take effect at once and are not returned.
+        Silent ones take effect at once and are not returned. Of a storm only some groups are looked
+        at, and `unfinished` is true: call again with the newest snapshot, after others have run.
         """
+        if self._begun is not snapshot or not self._waiting:
+            self._begin(snapshot, now_ms)
+        else:
+            self.gap = None
+        decided = []
+        this = _Round(snapshot=snapshot, now_ms=now_ms, muted=muted, outlook=outlook)
+        for _ in range(_LOOKS_AT_ONCE):
+            if not self._waiting:
+                break
+            group = next(iter(self._waiting))
+            decision = self._look(this, group, self._waiting.pop(group))
+            if decision is None:
+                continue
+            decided.append(decision)
+            if decision.decision.reason is Reason.HANDED_ON:
+                decision.tracked.handed_on_ms = this.now_ms
+            if len(decided) >= _DECIDED_AT_ONCE:
+                break
+        if not self._waiting:
+            self._known_before = KnownLags(snapshot)
+        return decided
+
+    @property
+    def unfinished(self) -> bool:
+        """Are there groups left to look at in this round?"""
+        return bool(self._waiting)
+
+    def begin_anew(self) -> None:
+        """What was decided last could not be stored: the next round decides it again."""
+        self._waiting.clear()
+
+    def _begin(self, snapshot: ClusterSnapshot, now_ms: EpochMs) -> None:
+        """A new round: find the groups to look at, first those that the last one did not reach."""
+        self._begun = snapshot
         self.decided_ms, self.gap = now_ms, self._unseen.note(now_ms)
         self._objectives.begin_round(now_ms)
         if snapshot.rows.topic is not self._layout:
@@ -310,22 +352,15 @@ class Watch:
         if self._book.counts_lost:
             suspect |= losers(snapshot)
         bad = suspect.nonzero()[0].tolist()
-        numbers: dict[str, int | None] = {snapshot.groups[number]: number for number in bad}
+        found: dict[str, int | None] = {snapshot.groups[number]: number for number in bad}
+        left = (group for group in self._waiting if group in found)
+        numbers = {**{group: found[group] for group in left}, **found}
         for group in (*self._tracked, *self._objectives.groups()):
             if group not in numbers:
                 numbers[group] = snapshot.group_index.get(group)
         looked_at = sum(number is not None for number in numbers.values())
         self.reasons[Reason.HEALTHY] += len(snapshot.groups) - looked_at
-        decided = []
-        this = _Round(snapshot=snapshot, now_ms=now_ms, muted=muted, outlook=outlook)
-        for group, number in numbers.items():
-            decision = self._look(this, group, number)
-            if decision is not None:
-                decided.append(decision)
-                if decision.decision.reason is Reason.HANDED_ON:
-                    decision.tracked.handed_on_ms = this.now_ms
-        self._known_before = KnownLags(snapshot)
-        return decided
+        self._waiting = numbers
 
     def apply(self, decided: Iterable[Decided]) -> None:
         """Take over decisions that have been stored."""

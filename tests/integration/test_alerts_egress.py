@@ -1,12 +1,14 @@
 """Channels connect only where they may."""
 
 import asyncio
+import socket
 
 import pytest
 
 from lagwatch.config.walk import hidden_texts
 from lagwatch.errors import NotifyError, Refusal
 from lagwatch.hiding import remember
+from lagwatch.notify import egress
 from lagwatch.notify.channels.http import HttpSender
 from lagwatch.notify.channels.webhook import WebhookSettings
 from tests.support.receiver import Reply, receiving
@@ -42,6 +44,22 @@ def said(url: str) -> str:
 def test_a_host_that_is_allowed_is_reached(allowed: list[str]) -> None:
     with receiving() as receiver:
         sent(receiver.url, allow_hosts=allowed)
+
+    assert len(receiver.taken) == 1
+
+
+def test_another_address_of_a_host_is_tried_when_one_is_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def found(host: str, port: int, *_: object, **__: object) -> list[object]:
+        addresses = ("127.0.0.9", "127.0.0.1") if host == "two.example.com" else (host,)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in addresses]
+
+    with receiving() as receiver, monkeypatch.context() as patched:
+        patched.setattr(socket, "getaddrinfo", found)
+        patched.setattr(egress, "is_public", lambda _: True)
+        url = receiver.url.replace("127.0.0.1", "two.example.com")
+        sent(url, private_networks=False)
 
     assert len(receiver.taken) == 1
 

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from lagwatch.notify.watch import Watch
 from tests.support.fleet import Fleet, ShiftedClock, alert_settings
 from tests.support.receiver import Receiver, receiving
 from tests.support.running_alerts import running
@@ -47,6 +48,32 @@ def test_a_storm_is_decided_in_parts_so_that_others_may_run(tmp_path, clock, rec
     assert opened[-1] == 700
     assert len(opened) > 2
     assert max(b - a for a, b in pairwise([0, *opened])) <= 300
+
+
+def test_in_a_storm_each_group_is_looked_at_once_a_round(
+    tmp_path, clock, receiver, monkeypatch
+) -> None:
+    looked: list[str] = []
+
+    look = Watch._look  # noqa: SLF001 what it costs is how often it looks
+
+    def counted(watch: Watch, this, group, number):
+        looked.append(group)
+        return look(watch, this, group, number)
+
+    monkeypatch.setattr(Watch, "_look", counted)
+    fleet = Fleet([f"group-{number}" for number in range(1200)], clock)
+    with running(alert_settings(tmp_path, POLICY + hook(receiver)), clock) as alerts:
+        fleet.fail(*fleet.groups)
+        alerts.sees(fleet)
+        in_storm, looked = len(looked), []
+        fleet.judge()
+        alerts.call(lambda: fleet.decided_by(alerts.alerts))
+        at_once, unfinished = len(looked), bool(alerts.call(lambda: alerts.alerts.unfinished))
+
+    assert in_storm == 1200
+    assert at_once < 1200, "others may run in between also when all are known"
+    assert unfinished
 
 
 def test_what_it_takes_to_move_the_notices_of_a_channel_grows_no_faster_than_their_number(

@@ -110,6 +110,15 @@ def test_a_browser_sends_its_token_in_a_cookie(file, cookie, name) -> None:
     assert caller.name == name
 
 
+def test_who_tries_tokens_in_cookies_is_logged(file) -> None:
+    access = control(tokens_file=file)
+
+    with capture_logs() as logged:
+        access.caller({b"cookie": b"lagwatch_token=x"}, "10.0.0.1")
+
+    assert [(each["event"], each["peer"]) for each in logged] == [("http_refused", "10.0.0.1")]
+
+
 def test_a_wrong_token_is_not_made_good_by_a_cookie(file) -> None:
     headers = {b"authorization": b"Bearer x", b"cookie": f"lagwatch_token={ADMIN}".encode()}
 
@@ -219,6 +228,13 @@ class TestProxy:
         caller = control(proxy=self.PROXY, tokens_file=file).caller(headers, "10.1.0.1")
 
         assert caller.name == "reader"
+
+    def test_an_old_cookie_does_not_shut_out_whom_the_proxy_knows(self, file) -> None:
+        headers = {b"x-user": b"anna", b"cookie": b"lagwatch_token=old"}
+
+        for access in (control(proxy=self.PROXY), control(proxy=self.PROXY, tokens_file=file)):
+            assert access.caller(headers, "10.1.2.3").name == "anna"
+            assert access.caller(headers, "10.2.0.1") is NOBODY
 
     def test_its_header_is_among_those_that_are_sent_once(self, file) -> None:
         alone, behind = control(tokens_file=file), control(proxy=self.PROXY)

@@ -204,3 +204,20 @@ class TestBurrowView:
         ]
 
         assert "hunter2" not in str(shown)
+
+
+@pytest.mark.parametrize("origin", ["", "*", "https://tools.example.com", "http://[::1]:3000"])
+def test_whose_pages_may_read_is_told_as_burrow_does(origin: str) -> None:
+    environ = {**ENVIRON, "LAGWATCH_SERVER__ALLOW_ORIGIN": origin}
+
+    main = BurrowView(load(None, environ)).main()
+
+    assert main["general"]["access-control-allow-origin"] == origin  # type: ignore[index]
+
+
+@pytest.mark.parametrize("origin", ["tools.example.com", "https://a/b", "https://a b", "a\r\nX: y"])
+def test_what_is_no_origin_is_refused(origin: str) -> None:
+    said = complaints({**ENVIRON, "LAGWATCH_SERVER__ALLOW_ORIGIN": origin})
+
+    assert "is no origin" in said
+    assert "Write https://tools.example.com, without a path, or *." in said

@@ -519,9 +519,10 @@ class _Builder:
         """Notes on gaps and missing parts, which a reader must know to judge the rest."""
         if only_coarse:
             yield (
-                "Of this day only roll-ups of hours and days are there. A report is made from those "
-                "of 5 minutes: `history.retention.rollup_5m_days` says for how long they stay. While "
-                "samples are kept, `lagwatch rollup --from "
+                "Of this day only roll-ups of hours and days are there. A report is made from "
+                "those of 5 minutes: `history.retention.rollup_5m_days` says for how long they "
+                "stay. "
+                "While samples are kept, `lagwatch rollup --from "
                 f"{self._day.date.isoformat()}` makes them anew."
             )
             return
