@@ -61,8 +61,8 @@ _LOOKS_MS: Final = 60_000
 """What is in trouble so soon after a start may have been before."""
 KEEP_BAD_EVERY_MS: Final = 60_000
 """How often it is stored when partitions were bad: after a crash it may have been so much later."""
-_LOOKS_AT_ONCE: Final = 500
-"""Groups of a storm that are looked at before others may run: ten take a millisecond or two."""
+_LOOKS_AT_ONCE: Final = 150
+"""Groups of a storm that are looked at before others may run: three take a millisecond or so."""
 _DECIDED_AT_ONCE: Final = 100
 """Decisions of a storm before that: each takes a millisecond or two, as it is stored."""
 _GONE_FOR_MS: Final = 60_000
