@@ -261,7 +261,7 @@ class Service:
     def _own_problems(self) -> tuple[str, ...]:
         """What is wrong with the parts that all clusters share."""
         named = (
-            ("history", self._history_problem() or self._history_remark()),
+            ("history", self._history_problem() or (self.history.remark if self.history else "")),
             ("alerts", (self.alerts.problem or self.alerts.remark) if self.alerts else ""),
             ("configuration", self._reload_problem),
             ("checkpoints", self._checkpoint_problem()),
@@ -315,9 +315,6 @@ class Service:
         if self.history is None:
             return ""
         return self.history.health().problem or "; ".join(self._parts.problems(of=_RECORDING))
-
-    def _history_remark(self) -> str:
-        return "" if self.history is None else self.history.health().remark
 
     async def state(self) -> ServiceState:
         """One moment of everything, for the metrics; it does not change any more.

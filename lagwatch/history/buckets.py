@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN
-from lagwatch.core.record import BY_WORST, Kind, Records, SampleReason, Text, concat
+from lagwatch.core.record import BY_WORST, Kind, Records, SampleReason, Text, concat, is_word
 from lagwatch.ports.history import Buckets
 
 Int64 = NDArray[np.int64]
@@ -33,14 +33,9 @@ def aggregate(parts: Iterable[Records], kind: Kind, step_ms: int) -> Buckets:
         lag=rows.numbers(lag_column(kind)),
         time_lag_s=rows.reals("time_lag_s"),
         status=rows.text("status"),
-        between=is_between(rows.text("reason")),
+        between=is_word(rows.text("reason"), SampleReason.CHANGE),
         step_ms=step_ms,
     )
-
-
-def is_between(reason: Text) -> Bools:
-    """Mask of rows that were written between two rounds."""
-    return np.array([word == SampleReason.CHANGE for word in (*reason.words, "")])[reason.codes]
 
 
 def bucketed(

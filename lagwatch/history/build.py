@@ -152,12 +152,24 @@ class History:
         if self._spool is not None:
             self._spool.close()
 
+    @property
+    def remark(self) -> str:
+        """What of the store could not be used, and what to do; "" when all can."""
+        set_aside = self.store.set_aside
+        if not set_aside:
+            return ""
+        more = f" (and {len(set_aside) - 1} more)" if len(set_aside) > 1 else ""
+        return (
+            f"{set_aside[0]}{more}. Its rows are missing in answers and reports: bring it back "
+            "from a backup or remove it, then `lagwatch rollup --from DAY` makes roll-ups of that "
+            "day anew; `lagwatch history verify` names every such part"
+        )
+
     def health(self) -> RecorderHealth:
         """State of recording and delivery."""
         recorder, writer, spool = self._recorder, self._writer, self._spool
-        remark = _remark(self.store.set_aside)
         if recorder is None or writer is None or spool is None:
-            return RecorderHealth(enabled=True, problem=self._problem, remark=remark)
+            return RecorderHealth(enabled=True, problem=self._problem)
         fill = spool.fill()
         dropped = {**recorder.counts.dropped}
         if writer.corrupt:
@@ -167,7 +179,6 @@ class History:
         return RecorderHealth(
             enabled=True,
             problem=_problem(recorder.problem, writer.problem),
-            remark=remark,
             rounds=recorder.counts.rounds,
             rows=recorder.counts.rows,
             unchanged=recorder.counts.unchanged,
@@ -188,18 +199,6 @@ def _problem(recording: str, delivering: str) -> str:
     return (
         f"{FULL}: {why} Repair the store; until then a larger history.spool_size_mb keeps rows "
         "for longer."
-    )
-
-
-def _remark(set_aside: Sequence[str]) -> str:
-    """What of the store could not be used, and what to do; "" when all can."""
-    if not set_aside:
-        return ""
-    more = f" (and {len(set_aside) - 1} more)" if len(set_aside) > 1 else ""
-    return (
-        f"{set_aside[0]}{more}. Its rows are missing in answers and reports: bring it back from a "
-        "backup or remove it, then `lagwatch rollup --from DAY` makes roll-ups of that day anew; "
-        "`lagwatch history verify` names every such part"
     )
 
 

@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.clock import Clock
-from lagwatch.core.record import EventName, Kind, Records, from_rows
+from lagwatch.core.record import EventName, Kind, Records, from_rows, is_word
 from lagwatch.core.rollback import Place, RollbackPlan, Standing, no_plan, partitions
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.errors import NotFoundError, RollbackError
 from lagwatch.history.build import History
 from lagwatch.history.changes import Row, event
-from lagwatch.history.rows import is_word
 from lagwatch.history.runs import measured
 from lagwatch.ports.deployments import Deployment, DeploymentDiff, Run
 from lagwatch.ports.history import EVER_MS, HistoryRange, HistoryStore

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN
-from lagwatch.core.record import BY_WORST, Records, SampleReason, Text, Values, concat
+from lagwatch.core.record import BY_WORST, Records, SampleReason, Text, Values, concat, is_word
 from lagwatch.history.buckets import no_buckets, severity
-from lagwatch.history.rows import in_time_order, is_word
+from lagwatch.history.rows import in_time_order
 from lagwatch.ports.history import Buckets
 
 Int64 = NDArray[np.int64]

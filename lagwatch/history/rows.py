@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.record import SOURCE_RANK, Records, Text, Values, concat
+from lagwatch.core.record import SOURCE_RANK, Records, Text, Values, concat, is_word
 from lagwatch.ports.history import HistoryRange
 
 Int64 = NDArray[np.int64]
@@ -86,12 +86,6 @@ def matching(records: Records, wanted: HistoryRange) -> Records:
             else records.numbers(name) == value
         )
     return records if bool(mask.all()) else records.take(mask)
-
-
-def is_word(text: Text, word: str) -> Bools:
-    """Mask of the rows that hold this word."""
-    table = np.array([*(known == word for known in text.words), False], np.bool_)
-    return table[text.codes]
 
 
 def between(text: Text, low: str | None, high: str | None) -> Bools:

@@ -108,7 +108,7 @@ class Spool:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         with reported("open", folder, store=_NAME):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # read by nobody else
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # for its owner only
             self._claim = _claimed(folder)
             self._state = self._read_state(spool_id)
             found = self._scan()

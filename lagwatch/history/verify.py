@@ -1,5 +1,6 @@
 """Checks a store: gaps, duplicates, torn and foreign files."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -8,17 +9,21 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lagwatch.core.record import KINDS, Kind, Records, SampleReason, schema
+from lagwatch.core.record import KINDS, Kind, Records, SampleReason, is_word, schema
+from lagwatch.core.rollup import rows_written
 from lagwatch.core.words import counted
 from lagwatch.history.folder import StoredFile
 from lagwatch.history.layout import HOUR_MS, Slot, is_data, slot_of
 from lagwatch.history.parquet_file import Footer, ForeignFileError, read_footer, read_rows, torn
 from lagwatch.history.parquet_slots import ParquetSlots
-from lagwatch.history.rows import is_word, key_hashes
+from lagwatch.history.rows import key_hashes
 from lagwatch.ports.history import HistoryGap, ReportProgress, Verification
 
 Int64 = NDArray[np.int64]
 
+_NEVER = 1 << 40
+"""An hour that does not come."""
+_ROUNDS = (Kind.SAMPLES, Kind.GROUP_SAMPLES)
 _LATE = 1.5
 """Rounds further apart than this many intervals have a gap between them."""
 
@@ -32,7 +37,7 @@ class RoundTimes:
 
     def add(self, records: Records) -> None:
         """Take the instants of regular samples; rows of other kinds say nothing."""
-        if records.kind not in {Kind.GROUP_SAMPLES, Kind.SAMPLES}:
+        if records.kind not in _ROUNDS:
             return
         regular = records.take(is_word(records.text("reason"), SampleReason.INTERVAL))
         instants, first = np.unique(regular.at_ms(), return_index=True)
@@ -41,6 +46,17 @@ class RoundTimes:
             self._interval_of.update(zip(instants.tolist(), intervals.tolist(), strict=True))
         else:
             self._samples = np.union1d(self._samples, instants)
+
+    @property
+    def first_hour(self) -> int | None:
+        """Of which there are rounds of groups."""
+        first_ms = min(self._interval_of, default=None)
+        return None if first_ms is None else first_ms // HOUR_MS
+
+    def without_groups(self) -> Int64:
+        """Instants of which there are rows of partitions, and none of groups."""
+        rounds = np.fromiter(self._interval_of, np.int64, len(self._interval_of))
+        return np.setdiff1d(self._samples, rounds)
 
     def sorted(self) -> tuple[Int64, Int64]:
         """Instants, rising, and the interval in force at each, in ms.
@@ -80,23 +96,15 @@ class _Found:
     partition_rows: dict[str, "_PartitionRows"] = field(default_factory=dict)
 
 
-_NEVER = 1 << 40
-_ROUNDS = (Kind.SAMPLES, Kind.GROUP_SAMPLES)
-
-
 class _PartitionRows:
     """Regular rows of partitions of one cluster by hour: what was written, and what is there."""
 
     def __init__(self) -> None:
         self._written: dict[int, int] = {}
         self._there: dict[int, int] = {}
-        self._instants: dict[Kind, Int64] = dict.fromkeys(_ROUNDS, np.zeros(0, np.int64))
 
     def add(self, kind: Kind, at_ms: Int64, number: Int64) -> None:
-        """Distinct rows of a slot, with what each says was written, 1 for itself; -1 no round's."""
-        regular = number >= 0
-        at_ms, number = at_ms[regular], number[regular]
-        self._instants[kind] = np.union1d(self._instants[kind], at_ms)
+        """Distinct rows of a slot, with how many rows of partitions each of them stands for."""
         into = self._there if kind is Kind.SAMPLES else self._written
         hours, place = np.unique(at_ms // HOUR_MS, return_inverse=True)
         total = np.zeros(hours.size, np.int64)
@@ -108,19 +116,6 @@ class _PartitionRows:
     def first_hour(self) -> int | None:
         """Of which there are rows of partitions."""
         return min(self._there, default=None)
-
-    @property
-    def first_round(self) -> int | None:
-        """The hour of the first round there is."""
-        return min(self._written, default=None)
-
-    def without_round(self, first_hour: int) -> Iterator[tuple[int, int]]:
-        """(hour, instants) of which there are rows of partitions, and no round; from that hour."""
-        samples, rounds = (self._instants[kind] for kind in _ROUNDS)
-        alone = np.setdiff1d(samples, rounds, assume_unique=True) // HOUR_MS
-        hours, number = np.unique(alone, return_counts=True)
-        late = hours >= first_hour
-        yield from zip(hours[late].tolist(), number[late].tolist(), strict=True)
 
     def missing(self, first_hour: int) -> Iterator[tuple[int, int, int]]:
         """(hour, missing, written) from that hour on."""
@@ -174,14 +169,14 @@ def _all_gaps(found: _Found) -> Iterator[HistoryGap]:
 
 
 def _all_missing(found: _Found) -> Iterator[str]:
-    held = found.partition_rows
     # retention deletes the earlier ones, of all clusters at the same time
-    first_rounds = [each.first_round for each in held.values()]
-    first_rows = [each.first_hour for each in held.values()]
-    for cluster, rows in sorted(held.items()):
-        for hour, instants in rows.without_round(_least(first_rounds)):
+    first_round = _least(each.first_hour for each in found.rounds.values())
+    first_row = _least(each.first_hour for each in found.partition_rows.values())
+    for cluster, rows in sorted(found.partition_rows.items()):
+        alone = found.rounds[cluster].without_groups() // HOUR_MS
+        for hour, instants in sorted(Counter(alone[alone >= first_round].tolist()).items()):
             yield f"{cluster}: {_hour(hour)}: those of groups at {counted(instants, 'instant')}"
-        for hour, missing, written in rows.missing(_least(first_rows)):
+        for hour, missing, written in rows.missing(first_row):
             yield f"{cluster}: {_hour(hour)}: {missing:,} of {written:,} of partitions"
 
 
@@ -252,11 +247,9 @@ def _keys(
 
 
 def _written(rows: Records) -> Int64:
-    """By row: the regular rows of partitions it stands for; -1: it is none of a round."""
+    """How many regular rows of partitions each row stands for."""
     if rows.kind not in _ROUNDS:
         return np.zeros(rows.size, np.int64)
     regular = is_word(rows.text("reason"), SampleReason.INTERVAL)
-    if rows.kind is Kind.SAMPLES:
-        return np.where(regular, 1, -1)
-    written = rows.numbers("observed") - np.maximum(rows.numbers("unchanged"), 0)
-    return np.where(regular, np.maximum(written, 0), -1).astype(np.int64)
+    number = 1 if rows.kind is Kind.SAMPLES else rows_written(rows)
+    return regular * number

@@ -52,13 +52,17 @@ class _Guarded(httpcore.AsyncNetworkBackend):
             raise httpcore.ConnectError(f"{host} is not in allow_hosts")
         addresses = [host] if self._private else await _public_addresses(host, port)
         within_s = None if timeout is None else timeout / len(addresses)
+
+        async def connected(address: str) -> httpcore.AsyncNetworkStream:
+            return await self._network.connect_tcp(
+                address, port, within_s, local_address, socket_options
+            )
+
         *others, last = addresses
         for address in others:
             with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
-                return await self._network.connect_tcp(
-                    address, port, within_s, local_address, socket_options
-                )
-        return await self._network.connect_tcp(last, port, within_s, local_address, socket_options)
+                return await connected(address)
+        return await connected(last)
 
 
 async def _public_addresses(host: str, port: int) -> list[str]:

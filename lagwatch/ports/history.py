@@ -333,8 +333,6 @@ class RecorderHealth:
     enabled: bool
     problem: str = ""
     """The present problem and its remedy; "" when there is none."""
-    remark: str = ""
-    """What of the store could not be read, and the remedy; recording goes on."""
     rounds: int = 0
     """Regular rounds recorded."""
     rows: int = 0

@@ -474,9 +474,10 @@ def test_a_header_holds_no_control_characters_of_a_name(tmp_path, clock, receive
         f'[alerts.webhook.hook]\nurl = "{receiver.url}"\n'
         '[alerts.webhook.hook.headers]\nTitle = "{{ notice.group }}"\n'
     )
-    fleet = Fleet(["bill\x1b[2J\x07ing\r\nX: y"], clock)
+    hostile = "bill\x1b[2J\x07ing\r\nX: y"
+    fleet = Fleet([hostile], clock)
     with running(alert_settings(tmp_path, text), clock) as alerts:
-        fleet.fail("bill\x1b[2J\x07ing\r\nX: y")
+        fleet.fail(hostile)
         alerts.sees(fleet)
         eventually(lambda: len(receiver.taken) == 1, "the opening")
 

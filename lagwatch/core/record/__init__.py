@@ -15,7 +15,15 @@ from lagwatch.core.record.columns import (
     Source,
     schema,
 )
-from lagwatch.core.record.records import Records, Text, Values, concat, from_rows, record_ids
+from lagwatch.core.record.records import (
+    Records,
+    Text,
+    Values,
+    concat,
+    from_rows,
+    is_word,
+    record_ids,
+)
 
 __all__ = [
     "BY_WORST",
@@ -37,6 +45,7 @@ __all__ = [
     "concat",
     "from_rows",
     "group_samples",
+    "is_word",
     "record_ids",
     "samples",
     "schema",

@@ -83,6 +83,12 @@ class Text:
         return table[self.codes]
 
 
+def is_word(text: Text, word: str) -> NDArray[np.bool_]:
+    """Mask of the rows that hold this word."""
+    table = np.array([*(known == word for known in text.words), False], np.bool_)
+    return table[text.codes]
+
+
 Values = NDArray[np.int64] | NDArray[np.int32] | NDArray[np.float64] | NDArray[np.object_] | Text
 
 

@@ -1,7 +1,7 @@
 """Roll-ups: samples into buckets, buckets into longer ones, quantiles that can be merged."""
 
 from lagwatch.core.rollup.build import EVENT_COLUMNS, ROUND_COLUMNS, SAMPLE_COLUMNS, Raw, roll_up
-from lagwatch.core.rollup.keep import keep_fuller, lacks_rows
+from lagwatch.core.rollup.keep import keep_fuller, lacks_rows, rows_written
 from lagwatch.core.rollup.merge import merge
 from lagwatch.core.rollup.rows import BucketSpan
 
@@ -15,4 +15,5 @@ __all__ = [
     "lacks_rows",
     "merge",
     "roll_up",
+    "rows_written",
 ]

@@ -21,6 +21,7 @@ from lagwatch.core.record import (
     Records,
     SampleReason,
     Text,
+    is_word,
 )
 from lagwatch.core.rollup.count import (
     Level,
@@ -180,7 +181,7 @@ def _by_partition(samples: Records, names: _Names) -> tuple[_Series, Series, Rec
         series=np.cumsum(new) - 1,
         group=group,
         at_ms=samples.at_ms(),
-        regular=_is(samples.text("reason"), SampleReason.INTERVAL),
+        regular=is_word(samples.text("reason"), SampleReason.INTERVAL),
     )
     return about, rows, samples
 
@@ -289,7 +290,7 @@ def _groups(raw: Raw, names: _Names, frame: _Frame) -> _Part:
         series=group,
         group=group,
         at_ms=of_rows.at_ms(),
-        regular=_is(of_rows.text("reason"), SampleReason.INTERVAL),
+        regular=is_word(of_rows.text("reason"), SampleReason.INTERVAL),
     )
     values = Values.of(of_rows, lag="total_lag")
     size = len(names.groups)
@@ -311,7 +312,7 @@ def _rebalances(
     """Rebalances per bucket; 0 where they were counted and the group has no event."""
     size = len(names.groups) * span.buckets
     group = coded(events.text("group"), names.groups)
-    wanted = _is(events.text("event"), EventName.REBALANCE) & span.within(events.at_ms())
+    wanted = is_word(events.text("event"), EventName.REBALANCE) & span.within(events.at_ms())
     wanted &= group >= 0
     found = sums(
         events.numbers("count")[wanted],
@@ -325,7 +326,7 @@ def _rebalances(
 
 
 def _rounds(rows: Records, names: _Names) -> Rounds:
-    regular = rows.take(_is(rows.text("reason"), SampleReason.INTERVAL))
+    regular = rows.take(is_word(rows.text("reason"), SampleReason.INTERVAL))
     group = coded(regular.text("group"), names.groups)
     order = sorted_by(group, regular.at_ms())
     if order is not None:
@@ -377,7 +378,3 @@ def _keys(parts: Sequence[_Part], names: _Names, span: BucketSpan, cluster: str)
 
 def _words(*texts: Text) -> tuple[str, ...]:
     return tuple(sorted({word for text in texts for word in text.words}))
-
-
-def _is(text: Text, word: str) -> Bools:
-    return np.equal(coded(text, (word,)), 0)

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.record import Records, SampleReason, concat
+from lagwatch.core.record import Records, SampleReason, concat, is_word
 from lagwatch.core.rollup.build import Raw
 from lagwatch.core.rollup.rows import coded
 
@@ -17,17 +17,20 @@ def lacks_rows(raw: Raw, from_ms: int) -> bool:
     """
     rounds, there = raw.rounds, _regular(raw.samples, from_ms)
     regular = _regular(rounds, from_ms)
-    written = rounds.numbers("observed") - np.maximum(rounds.numbers("unchanged"), 0)
-    if int(np.maximum(written[regular], 0).sum()) > int(there.sum()):
+    if int(rows_written(rounds)[regular].sum()) > int(there.sum()):
         return True
     return not np.isin(raw.samples.at_ms()[there], rounds.at_ms()[regular]).all()
 
 
+def rows_written(rounds: Records) -> Int64:
+    """How many rows of partitions were written with each row of a group."""
+    written = rounds.numbers("observed") - np.maximum(rounds.numbers("unchanged"), 0)
+    return np.maximum(written, 0).astype(np.int64)
+
+
 def _regular(rows: Records, from_ms: int) -> NDArray[np.bool_]:
-    reason = rows.text("reason")
-    regular = np.array([word == SampleReason.INTERVAL for word in (*reason.words, "")])
-    found: NDArray[np.bool_] = regular[reason.codes] & (rows.at_ms() >= from_ms)
-    return found
+    regular: NDArray[np.bool_] = is_word(rows.text("reason"), SampleReason.INTERVAL)
+    return regular & (rows.at_ms() >= from_ms)
 
 
 def keep_fuller(

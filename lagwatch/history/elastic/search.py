@@ -11,8 +11,8 @@ from elasticsearch import ApiError, Elasticsearch, TransportError
 from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN
-from lagwatch.core.record import BY_WORST, Text
-from lagwatch.history.buckets import is_between, lag_column, no_buckets, severity
+from lagwatch.core.record import BY_WORST, SampleReason, Text, is_word
+from lagwatch.history.buckets import lag_column, no_buckets, severity
 from lagwatch.history.elastic.faults import reported, whole
 from lagwatch.ports.history import Buckets, HistoryRange
 
@@ -224,7 +224,7 @@ def _merged(found: Sequence[Json]) -> Buckets:
     keys = np.array([bucket["key"]["at"] for bucket in found], np.int64)
     bucket_ms, first, place = np.unique(keys, return_index=True, return_inverse=True)
     worst = np.maximum.reduceat(severity(Text.of(one["key"]["status"] for one in found)), first)
-    between = is_between(Text.of(one["key"]["reason"] for one in found))
+    between = is_word(Text.of(one["key"]["reason"] for one in found), SampleReason.CHANGE)
     counts = ~between | np.logical_and.reduceat(between, first)[place]
     found = list(compress(found, counts))
     first = np.unique(keys[counts], return_index=True)[1]

@@ -521,8 +521,7 @@ class _Builder:
             yield (
                 "Of this day only roll-ups of hours and days are there. A report is made from "
                 "those of 5 minutes: `history.retention.rollup_5m_days` says for how long they "
-                "stay. "
-                "While samples are kept, `lagwatch rollup --from "
+                "stay. While samples are kept, `lagwatch rollup --from "
                 f"{self._day.date.isoformat()}` makes them anew."
             )
             return
