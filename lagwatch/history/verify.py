@@ -1,83 +1,23 @@
 """Checks a store: gaps, duplicates, torn and foreign files."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lagwatch.core.record import KINDS, Kind, Records, SampleReason, is_word, schema
-from lagwatch.core.rollup import rows_written
-from lagwatch.core.words import counted
+from lagwatch.clock import SystemClock
+from lagwatch.core.record import KINDS, Kind, schema
 from lagwatch.history.folder import StoredFile
-from lagwatch.history.layout import HOUR_MS, Slot, is_data, slot_of
+from lagwatch.history.layout import Slot, is_data, slot_of
 from lagwatch.history.parquet_file import Footer, ForeignFileError, read_footer, read_rows, torn
 from lagwatch.history.parquet_slots import ParquetSlots
+from lagwatch.history.recorded import Recorded, rows_of_partitions
 from lagwatch.history.rows import key_hashes
-from lagwatch.ports.history import HistoryGap, ReportProgress, Verification
+from lagwatch.ports.history import ReportProgress, Verification
 
 Int64 = NDArray[np.int64]
-
-_NEVER = 1 << 40
-"""An hour that does not come."""
-_ROUNDS = (Kind.SAMPLES, Kind.GROUP_SAMPLES)
-_LATE = 1.5
-"""Rounds further apart than this many intervals have a gap between them."""
-
-
-class RoundTimes:
-    """The instants at which there were regular rounds, gathered from rows in any order."""
-
-    def __init__(self) -> None:
-        self._interval_of: dict[int, int] = {}
-        self._samples = np.zeros(0, np.int64)
-
-    def add(self, records: Records) -> None:
-        """Take the instants of regular samples; rows of other kinds say nothing."""
-        if records.kind not in _ROUNDS:
-            return
-        regular = records.take(is_word(records.text("reason"), SampleReason.INTERVAL))
-        instants, first = np.unique(regular.at_ms(), return_index=True)
-        if records.kind is Kind.GROUP_SAMPLES:
-            intervals = regular.numbers("interval_ms")[first]
-            self._interval_of.update(zip(instants.tolist(), intervals.tolist(), strict=True))
-        else:
-            self._samples = np.union1d(self._samples, instants)
-
-    @property
-    def first_hour(self) -> int | None:
-        """Of which there are rounds of groups."""
-        first_ms = min(self._interval_of, default=None)
-        return None if first_ms is None else first_ms // HOUR_MS
-
-    def without_groups(self) -> Int64:
-        """Instants of which there are rows of partitions, and none of groups."""
-        rounds = np.fromiter(self._interval_of, np.int64, len(self._interval_of))
-        return np.setdiff1d(self._samples, rounds)
-
-    def sorted(self) -> tuple[Int64, Int64]:
-        """Instants, rising, and the interval in force at each, in ms.
-
-        Without samples of groups, those of partitions are used, with their most common distance.
-        """
-        if self._interval_of:
-            rounds = sorted(self._interval_of.items())
-            return (
-                np.array([at_ms for at_ms, _ in rounds], np.int64),
-                np.array([interval_ms for _, interval_ms in rounds], np.int64),
-            )
-        usual = np.median(np.diff(self._samples)) if self._samples.size > 1 else 0
-        return self._samples, np.full(self._samples.size, usual, np.int64)
-
-
-def gaps(cluster: str, rounds: RoundTimes) -> Iterator[HistoryGap]:
-    """The times between rounds that are too far apart, in order."""
-    at_ms, interval_ms = rounds.sorted()
-    for index in np.flatnonzero(np.diff(at_ms) > interval_ms[:-1] * _LATE).tolist():
-        yield HistoryGap(cluster=cluster, from_ms=int(at_ms[index]), to_ms=int(at_ms[index + 1]))
 
 
 _IGNORED = frozenset({"_SUCCESS", "_metadata", "_common_metadata"})
@@ -92,37 +32,7 @@ class _Found:
     torn: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
-    rounds: dict[str, RoundTimes] = field(default_factory=dict)
-    partition_rows: dict[str, "_PartitionRows"] = field(default_factory=dict)
-
-
-class _PartitionRows:
-    """Regular rows of partitions of one cluster by hour: what was written, and what is there."""
-
-    def __init__(self) -> None:
-        self._written: dict[int, int] = {}
-        self._there: dict[int, int] = {}
-
-    def add(self, kind: Kind, at_ms: Int64, number: Int64) -> None:
-        """Distinct rows of a slot, with how many rows of partitions each of them stands for."""
-        into = self._there if kind is Kind.SAMPLES else self._written
-        hours, place = np.unique(at_ms // HOUR_MS, return_inverse=True)
-        total = np.zeros(hours.size, np.int64)
-        np.add.at(total, place, number)
-        for each, count in zip(hours.tolist(), total.tolist(), strict=True):
-            into[each] = into.get(each, 0) + count
-
-    @property
-    def first_hour(self) -> int | None:
-        """Of which there are rows of partitions."""
-        return min(self._there, default=None)
-
-    def missing(self, first_hour: int) -> Iterator[tuple[int, int, int]]:
-        """(hour, missing, written) from that hour on."""
-        for hour, written in sorted(self._written.items()):
-            there = self._there.get(hour, 0)
-            if hour >= first_hour and there < written:
-                yield hour, written - there, written
+    recorded: Recorded = field(default_factory=lambda: Recorded(SystemClock().now_ms()))
 
 
 def verify(store: ParquetSlots, progress: ReportProgress | None = None) -> Verification:
@@ -155,37 +65,12 @@ def verify(store: ParquetSlots, progress: ReportProgress | None = None) -> Verif
         rows=found.rows,
         duplicates=found.duplicates,
         repeated=found.repeated,
-        gaps=tuple(_all_gaps(found)),
+        gaps=tuple(found.recorded.gaps()),
         torn=tuple(found.torn),
         foreign=tuple(found.foreign),
         leftovers=tuple(found.leftovers),
-        missing=tuple(_all_missing(found)),
+        missing=tuple(found.recorded.missing()),
     )
-
-
-def _all_gaps(found: _Found) -> Iterator[HistoryGap]:
-    for cluster in sorted(found.rounds):
-        yield from gaps(cluster, found.rounds[cluster])
-
-
-def _all_missing(found: _Found) -> Iterator[str]:
-    # retention deletes the earlier ones, of all clusters at the same time
-    first_round = _least(each.first_hour for each in found.rounds.values())
-    first_row = _least(each.first_hour for each in found.partition_rows.values())
-    for cluster, rows in sorted(found.partition_rows.items()):
-        alone = found.rounds[cluster].without_groups() // HOUR_MS
-        for hour, instants in sorted(Counter(alone[alone >= first_round].tolist()).items()):
-            yield f"{cluster}: {_hour(hour)}: those of groups at {counted(instants, 'instant')}"
-        for hour, missing, written in rows.missing(first_row):
-            yield f"{cluster}: {_hour(hour)}: {missing:,} of {written:,} of partitions"
-
-
-def _least(hours: Iterable[int | None]) -> int:
-    return min((each for each in hours if each is not None), default=_NEVER)
-
-
-def _hour(hour: int) -> str:
-    return f"{datetime.fromtimestamp(hour * HOUR_MS / 1000, UTC):%Y-%m-%dT%H:00Z}"
 
 
 def _verify_slot(store: ParquetSlots, slot: Slot, files: list[StoredFile], found: _Found) -> None:
@@ -208,9 +93,7 @@ def _verify_slot(store: ParquetSlots, slot: Slot, files: list[StoredFile], found
     first = order[np.append(True, np.diff(keys[order].astype(np.int64)) != 0)]
     found.rows[slot.kind] += first.size
     found.duplicates += keys.size - first.size
-    if slot.kind in _ROUNDS:
-        rows = found.partition_rows.setdefault(slot.cluster, _PartitionRows())
-        rows.add(slot.kind, at_ms[first], number[first])
+    found.recorded.add_rows(slot.cluster, slot.kind, at_ms[first], number[first])
 
 
 def _whole(store: ParquetSlots, slot: Slot, file: StoredFile, found: _Found) -> Footer | None:
@@ -241,15 +124,5 @@ def _keys(
         except (pa.ArrowException, OSError) as error:
             found.torn.append(torn(error, footer.file))
             return
-        times = found.rounds.setdefault(slot.cluster, RoundTimes())
-        times.add(rows)
-        yield key_hashes(rows), rows.at_ms(), _written(rows)
-
-
-def _written(rows: Records) -> Int64:
-    """How many regular rows of partitions each row stands for."""
-    if rows.kind not in _ROUNDS:
-        return np.zeros(rows.size, np.int64)
-    regular = is_word(rows.text("reason"), SampleReason.INTERVAL)
-    number = 1 if rows.kind is Kind.SAMPLES else rows_written(rows)
-    return regular * number
+        found.recorded.add_rounds(slot.cluster, rows)
+        yield key_hashes(rows), rows.at_ms(), rows_of_partitions(rows)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lagwatch.clock import SystemClock
 from lagwatch.core.record import KINDS, Kind, Records, concat, from_rows, record_ids, schema
 from lagwatch.errors import HistoryError
 from lagwatch.history.drivers.registry import open_store
@@ -396,6 +397,31 @@ def test_verify_finds_the_times_that_were_not_recorded(store: HistoryStore) -> N
         HistoryGap(cluster="here", from_ms=NOON_MS + 60_000, to_ms=NOON_MS + 150_000),
     )
     assert found.sound
+
+
+def test_verify_finds_rows_that_rounds_say_were_written(store: HistoryStore) -> None:
+    at_ms = [NOON_MS + minute * MINUTE_MS for minute in range(3)]
+    rounds = [group_sample(at_ms=each, observed=5, unchanged=3) for each in at_ms]
+    rows = [sample(at_ms=each, partition=number) for each in at_ms for number in range(2)]
+    store.write([samples(rows[:-1]), group_samples(rounds)], batch="b1")
+    one_gone = store.verify()
+    store.write([samples(rows)], batch="b2")
+    whole = store.verify()
+    store.write([samples([sample(at_ms=NOON_MS + HOUR_MS)])], batch="b3")
+
+    assert one_gone.missing == ("here: 2026-11-21T12:00Z: 1 of 6 of partitions",)
+    assert not one_gone.sound
+    assert (whole.missing, whole.sound) == ((), True)
+    assert store.verify().missing == ("here: 2026-11-21T13:00Z: those of groups at 1 instant",)
+
+
+def test_verify_misses_nothing_of_the_round_that_is_being_written(store: HistoryStore) -> None:
+    now_ms = SystemClock().now_ms()
+    store.write([samples([sample(at_ms=now_ms - HOUR_MS)])], batch="b1")
+    store.write([group_samples([group_sample(at_ms=now_ms - HOUR_MS)])], batch="b2")
+    store.write([group_samples([group_sample(at_ms=now_ms, observed=2)])], batch="b3")
+
+    assert store.verify().missing == ()
 
 
 def test_whole_days_are_deleted_of_one_kind_only(store: HistoryStore) -> None:

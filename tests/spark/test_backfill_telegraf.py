@@ -1,5 +1,6 @@
 """What Telegraf recorded of Burrow becomes history; what it did not record stays unknown."""
 
+import copy
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -60,11 +61,14 @@ def of_group(second: int, *, status: str = "WARN", lag: int = 7) -> list[dict[st
 
 @pytest.fixture
 def pattern(elasticsearch: EmbeddedElasticsearch) -> str:
-    """Documents of three rounds, one of them sent twice, and one of something else."""
+    """Documents of three rounds, one of them sent twice, and two that cannot be used."""
     index = f"{unique_prefix()}-2026.11.21"
     documents = [document for second in ROUNDS_S for document in of_group(second)]
     documents += of_group(60)
     documents.append({"@timestamp": "2026-11-21T12:00:00Z", "measurement_name": "cpu", "tag": {}})
+    nameless = copy.deepcopy(documents[1])
+    assert nameless["tag"].pop("partition")
+    documents.append(nameless)
     client = elasticsearch.client()
     for document in documents:
         client.index(index=index, document=document)
@@ -106,8 +110,8 @@ def test_verdicts_and_lags_are_taken_over_and_nothing_is_guessed(
     assert (first["max_lag_topic"], first["max_lag_partition"]) == ("orders", 0)
     assert (first["observed"], first["unchanged"], first["unknown_partitions"]) == (3, 0, 1)
     assert (first["interval_ms"], first["not_ok"], first["complete"]) == (60_000, 1, None)
-    assert store.run.counts["set_aside"] == 1
-    assert "measurement_name is 'cpu'" in store.run.set_aside[0]
+    reasons = sorted(line.split(": ", maxsplit=1)[1] for line in store.run.set_aside)
+    assert reasons == ["measurement_name is 'cpu'", "tag.partition is missing"]
 
 
 def test_verdicts_that_changed_between_rounds_are_events_and_none_over_a_missing_round(

@@ -1,10 +1,12 @@
 """The job `rollup` on Parquet: what it writes, what it does again, what it leaves behind."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
 from pyspark.testing import assertDataFrameEqual
 
 from lagwatch.config.history import HistorySettings, RetentionSettings
@@ -16,8 +18,9 @@ from lagwatch.history.parquet import ParquetStore
 from lagwatch.jobs.rollup.job import RollupRequest, RollupResult, run_rollup
 from lagwatch.jobs.rollup.plan import ROLLUPS
 from lagwatch.jobs.rollup.rows import FINER, rolled_up
-from lagwatch.jobs.schemas import column_names, struct_type
-from lagwatch.jobs.stores.making import as_rows
+from lagwatch.jobs.schemas import column_names, struct_type, to_batches
+from lagwatch.jobs.stores.base import MakeRows
+from lagwatch.jobs.stores.making import Transform
 from lagwatch.jobs.stores.parquet.rollups import FILE_TYPE, other_rows
 from lagwatch.jobs.stores.registry import job_store, open_state
 from lagwatch.jobs.tables import StoreRef
@@ -77,6 +80,20 @@ def computed(found: Recording, *, from_ms: int = DAY_START_MS) -> dict[Kind, lis
 
 def ordered(rows: Records) -> list[Any]:
     return list(rows.rows())
+
+
+def as_rows(make: MakeRows, source: T.StructType, kind: Kind) -> Transform:
+    """Transform work items (columns `source`) into the rows of a kind."""
+
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        for rows in make(batches, []):
+            yield from to_batches(rows)
+
+    def transform(frame: DataFrame) -> DataFrame:
+        target = struct_type(kind)
+        return frame.select(*source.names).mapInArrow(task, target).select(*target.names)
+
+    return transform
 
 
 def by_key(rows: list[Any]) -> list[Any]:
@@ -410,30 +427,72 @@ def test_buckets_keep_their_roll_up_when_the_file_of_their_samples_is_gone(
 def test_hours_and_days_keep_their_roll_up_when_those_of_minutes_are_gone(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Late rows have the hour remade, of which only their own buckets are there."""
+    """Late rows have the hour remade, of which only their own buckets can be made."""
     whole = recording(22, rounds=100)
     late_ms = NOON_MS + 45 * 60_000
-    early = [row for row in whole.samples if row["at_ms"] < late_ms]
-    of_early = [row for row in whole.groups if row["at_ms"] < late_ms]
-    record(tmp_path, Recording(samples=early, groups=of_early, events=[]))
+    early, late = (
+        Recording(
+            samples=[row for row in whole.samples if (row["at_ms"] < late_ms) is of_early],
+            groups=[row for row in whole.groups if (row["at_ms"] < late_ms) is of_early],
+            events=[],
+        )
+        for of_early in (True, False)
+    )
+    record(tmp_path, early)
     run(spark, ref(tmp_path))
     before = stored(tmp_path)
-    (file,) = tmp_path.glob("rollup_5m/**/*.parquet")
-    file.unlink()
-    record(tmp_path, whole, batch="late")
+    for kind in ("rollup_5m", "samples", "group_samples"):
+        (file,) = tmp_path.glob(f"{kind}/**/*.parquet")
+        file.unlink()
+    record(tmp_path, late, batch="late")
 
     result = run(spark, ref(tmp_path), from_ms=late_ms, to_ms=NOON_MS + HOUR_MS)
-    kept = stored(tmp_path)
-    again = run(spark, ref(tmp_path), from_ms=NOON_MS, to_ms=NOON_MS + HOUR_MS)
 
+    kept = stored(tmp_path)
     assert [kept[kind] for kind in FINER] == [before[kind] for kind in FINER]
     assert any(
         f"{Kind.ROLLUP_1H} of cluster here" in line
-        and "`lagwatch rollup --from 2026-11-21` makes all anew from samples" in line
+        and "Where all samples are there, `lagwatch rollup --from 2026-11-21` makes them anew"
+        in line
         for line in result.lines()
     )
-    assert again.set_aside == ()
-    assert_same(stored(tmp_path), computed(whole))
+
+
+@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("kind", ROLLUPS)
+def test_roll_ups_whose_file_is_gone_are_made_anew_once(
+    spark: SparkSession, tmp_path: Path, kind: Kind, *, asked: bool
+) -> None:
+    """Else nothing would notice until the retention has deleted what they are made from."""
+    found = recording(23, rounds=100)
+    record(tmp_path, found)
+    run(spark, ref(tmp_path))
+    (file,) = tmp_path.glob(f"{kind.value}/**/*.parquet")
+    file.unlink()
+
+    elsewhere_ms = NOON_MS + 10 * HOUR_MS
+    first = run(spark, ref(tmp_path), from_ms=elsewhere_ms) if asked else run(spark, ref(tmp_path))
+    second = run(spark, ref(tmp_path))
+
+    assert first.rows[kind] == len(computed(found)[kind])
+    assert first.set_aside == ()
+    assert second.lines() == ("nothing is due",)
+    assert_same(stored(tmp_path), computed(found))
+
+
+def test_it_is_said_that_rows_are_missing_of_what_is_made_for_the_first_time(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    found = recording(24, rounds=100)
+    record(tmp_path, Recording(samples=found.samples[:-1], groups=found.groups, events=[]))
+
+    first, second = run(spark, ref(tmp_path)), run(spark, ref(tmp_path))
+
+    (said,) = first.set_aside
+    assert said.startswith("missing rows: rollup_5m of cluster here from 2026-11-21 12:00")
+    assert "`lagwatch history verify` counts them" in said
+    assert ParquetStore(str(tmp_path)).verify().missing
+    assert second.set_aside == ()
 
 
 def test_what_was_recorded_since_counts_though_a_file_of_its_time_cannot_be_read(

@@ -32,9 +32,13 @@ FULL_MS = 600_000
 SOON_MS = day_start_ms("2026-11-22") + HOUR_MS
 
 
-def run(spark: SparkSession, ref: StoreRef) -> RollupResult:
+def run(spark: SparkSession, ref: StoreRef, *, from_ms: int | None = None) -> RollupResult:
     return run_rollup(
-        lambda: spark, ref, RollupRequest(), now_ms=SOON_MS, log_step=lambda _event, _values: None
+        lambda: spark,
+        ref,
+        RollupRequest(from_ms=from_ms),
+        now_ms=SOON_MS,
+        log_step=lambda _event, _values: None,
     )
 
 
@@ -118,6 +122,36 @@ def test_late_rows_of_a_day_past_the_retention_are_rolled_up_before_they_are_del
         of_late = [row for row in after[kind] if row["group"] == "late"]
         assert {row["level"]: row["lag_max"] for row in of_late} == {"partition": 77, "topic": 77}
         assert max(row["samples"] for row in of_late) >= len(late)
+
+
+@pytest.mark.parametrize("kind_of_store", KINDS_OF_STORES)
+def test_rows_that_are_gone_are_named_and_roll_ups_that_are_gone_made_anew(
+    spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, kind_of_store: str
+) -> None:
+    history = history_of(kind_of_store, request, tmp_path)
+    ref = StoreRef(settings=history.model_copy(update={"retention": FOREVER}))
+    record(ref, recording(25, rounds=100), "live")
+    run(spark, ref)
+    with closing(ref.open()) as store:
+        before = {kind: held(store, kind) for kind in ROLLUPS}
+        store.delete_before(Kind.ROLLUP_5M, "2099-01-01")
+        store.delete_before(Kind.ROLLUP_1D, "2099-01-01")
+
+    remade, idle = run(spark, ref), run(spark, ref)
+
+    with closing(ref.open()) as store:
+        again = {kind: held(store, kind) for kind in ROLLUPS}
+        store.delete_before(Kind.SAMPLES, "2099-01-01")
+        missing = store.verify().missing
+    lossy = run(spark, ref, from_ms=NOON_MS)
+    with closing(ref.open()) as store:
+        after = {kind: held(store, kind) for kind in ROLLUPS}
+    assert (remade.set_aside, idle.lines()) == ((), ("nothing is due",))
+    assert again == before
+    # as if retention had taken them
+    assert missing == ()
+    assert any("rows made earlier stay" in line for line in lossy.set_aside)
+    assert after == before
 
 
 def test_many_rows_in_elasticsearch_are_shared_out_by_groups(

@@ -146,13 +146,14 @@ def test_rows_that_rounds_say_were_written_are_missed(store: ParquetStore, folde
         round_ = group_sample(at_ms=at_ms, observed=5, unchanged=2, **of)
         store.write([samples(rows), group_samples([round_, change])], batch=f"b{hour}")
 
-    for hour in range(4):
+    for hour in (-24, *range(4)):
         written(hour)
     written(2, "there")
     whole = store.verify()
     of_partitions, of_groups = "samples/cluster", "group_samples/cluster"
     for path in (
-        f"{of_partitions}=here/*/hour=12",
+        f"{of_partitions}=here/day=2026-11-20/hour=12",
+        f"{of_partitions}=here/day=2026-11-21/hour=12",
         f"{of_partitions}=here/*/hour=14",
         f"{of_partitions}=there/*/hour=14",
         f"{of_groups}=here/*/hour=15",
@@ -163,9 +164,10 @@ def test_rows_that_rounds_say_were_written_are_missed(store: ParquetStore, folde
     found = store.verify()
 
     assert (whole.missing, whole.sound) == ((), True)
-    # noon is before the first samples there are, as if retention had deleted them
+    # the day before is before the first samples there are, as if retention had deleted them
     assert found.missing == (
         "here: 2026-11-21T15:00Z: those of groups at 1 instant",
+        "here: 2026-11-21T12:00Z: 3 of 3 of partitions",
         "here: 2026-11-21T14:00Z: 3 of 3 of partitions",
         "there: 2026-11-21T14:00Z: 3 of 3 of partitions",
     )

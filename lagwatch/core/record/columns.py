@@ -315,7 +315,7 @@ _ROLLUP = (
     _real("consumed_s", "s"),
     _real("produced_per_s", "1/s", "`produced / produced_s`"),
     _real("consumed_per_s", "1/s", "`consumed / consumed_s`"),
-    _count("commits", "rows"),
+    _count("commits", "samples", "with a newer commit than the one before"),
     _count("rebalances", "rows"),
     _text("owner", "the owner of the partition with the greatest lag", nullable=True),
     _count("owner_lag", "messages", "the lag of that partition"),

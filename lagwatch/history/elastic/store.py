@@ -1,6 +1,6 @@
 """The Elasticsearch store."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from threading import Lock
 from typing import Final
@@ -295,6 +295,14 @@ class ElasticStore:
         return any(index.rows for index in held.values())
 
     def days(self, kind: Kind, cluster: str) -> tuple[str, ...]:
+        return tuple(self.rows_by_day(kind, cluster))
+
+    def rows_by_day(self, kind: Kind, cluster: str) -> Mapping[str, int]:
+        """How many rows each day has, in order; days without rows are left out.
+
+        Raises:
+            HistoryError: the cluster did not answer.
+        """
         self._see()
         by_day = {"date_histogram": {"field": kind.time_column, "fixed_interval": _DAY}}
         found = self.searcher.composite(
@@ -303,7 +311,7 @@ class ElasticStore:
             by={"day": by_day},
             aggregations={},
         )
-        return tuple(day_of(bucket["key"]["day"]) for bucket in found)
+        return {day_of(bucket["key"]["day"]): bucket["doc_count"] for bucket in found}
 
     def stats(self) -> tuple[StoredKind, ...]:
         self._see()

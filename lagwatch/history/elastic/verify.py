@@ -8,14 +8,15 @@ from typing import Final
 import numpy as np
 from elasticsearch import Elasticsearch
 
+from lagwatch.clock import SystemClock
 from lagwatch.core.record import SCHEMA_VERSION, Kind, Records, record_ids, schema
 from lagwatch.errors import HistoryError
 from lagwatch.history.elastic.documents import rows_of
 from lagwatch.history.elastic.faults import reported
 from lagwatch.history.elastic.indices import foreign_mappings, holdings, index_name, red_indices
 from lagwatch.history.elastic.search import EVERYTHING, Json, Searcher
-from lagwatch.history.verify import RoundTimes, gaps
-from lagwatch.ports.history import HistoryGap, ReportProgress, Verification
+from lagwatch.history.recorded import Recorded, rows_of_partitions
+from lagwatch.ports.history import ReportProgress, Verification
 
 _NOT_OURS: Final = "not a row of ours"
 
@@ -27,7 +28,7 @@ class _Found:
     foreign: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By index and reason."""
     torn: list[str] = field(default_factory=list)
-    rounds: dict[str, RoundTimes] = field(default_factory=dict)
+    recorded: Recorded = field(default_factory=lambda: Recorded(SystemClock().now_ms()))
 
 
 def verify(
@@ -62,19 +63,15 @@ def verify(
     return Verification(
         rows=found.rows,
         duplicates=found.duplicates,
-        gaps=tuple(_all_gaps(found)),
+        gaps=tuple(found.recorded.gaps()),
         torn=tuple(found.torn),
         foreign=tuple(
             f"{index}: {count} documents: {reason}"
             for (index, reason), count in sorted(found.foreign.items())
         ),
         leftovers=(),
+        missing=tuple(found.recorded.missing()),
     )
-
-
-def _all_gaps(found: _Found) -> Iterator[HistoryGap]:
-    for cluster in sorted(found.rounds):
-        yield from gaps(cluster, found.rounds[cluster])
 
 
 def _verify_index(
@@ -87,13 +84,15 @@ def _verify_index(
     for hits in searcher.scan(index, EVERYTHING, sort=kind.time_column, ids=True):
         ours, rows = _ours(kind, hits, columns, found, prefix)
         # rows with the same key are of the same instant, so they come one after another
-        for identity, at_ms in zip(ours, rows.at_ms().tolist(), strict=True):
+        new = np.zeros(rows.size, np.bool_)
+        for place, (identity, at_ms) in enumerate(zip(ours, rows.at_ms().tolist(), strict=True)):
             if at_ms != here_ms:
                 here, here_ms = set(), at_ms
-            found.duplicates += identity in here
-            found.rows[kind] += identity not in here
+            new[place] = identity not in here
             here.add(identity)
-        _note_rounds(rows, found)
+        found.rows[kind] += int(new.sum())
+        found.duplicates += int((~new).sum())
+        _note(rows.take(new), found)
         yield len(hits)
 
 
@@ -138,9 +137,10 @@ def _has_values(kind: Kind, hit: Json, columns: Sequence[str], found: _Found) ->
     return True
 
 
-def _note_rounds(rows: Records, found: _Found) -> None:
+def _note(rows: Records, found: _Found) -> None:
     cluster = rows.text("cluster")
     for code in np.unique(cluster.codes).tolist():
         if code >= 0:
-            times = found.rounds.setdefault(cluster.words[code], RoundTimes())
-            times.add(rows.take(cluster.codes == code))
+            name, here = cluster.words[code], rows.take(cluster.codes == code)
+            found.recorded.add_rounds(name, here)
+            found.recorded.add_rows(name, rows.kind, here.at_ms(), rows_of_partitions(here))

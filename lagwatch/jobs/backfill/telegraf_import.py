@@ -37,14 +37,10 @@ from lagwatch.jobs.run import JobRun
 from lagwatch.jobs.schemas import column_names, struct_type
 from lagwatch.jobs.sources.elastic import NAME
 from lagwatch.jobs.sources.options import elastic_options
+from lagwatch.jobs.sources.telegraf import SERIES
 from lagwatch.jobs.tables import StoreRef, write_rows
 
 METHOD: Final = "telegraf"
-_SERIES: Final = {
-    "burrow_group": ("group",),
-    "burrow_partition": ("group", "topic", "partition"),
-    "burrow_topic": ("topic", "partition"),
-}
 PATTERN: Final = "burrow-*"
 """Indices of Telegraf, by default."""
 
@@ -195,17 +191,13 @@ def _rounds(
     measurement: str, step_ms: int, gaps: Sequence[Gap]
 ) -> Callable[[DataFrame], DataFrame]:
     """The first document of each series in every interval of the gaps."""
-    series = _SERIES[measurement]
+    series = SERIES[measurement]
     round_ms = F.col("at_ms") - F.col("at_ms") % step_ms
 
     def transform(documents: DataFrame) -> DataFrame:
-        named = [F.col(name).isNotNull() for name in series]
         order = W.partitionBy(*series, "round_ms").orderBy("at_ms", "index", "id")
-        condition = F.col("measurement") == measurement
-        for known in named:
-            condition &= known
         return (
-            documents.where(condition)
+            documents.where(F.col("measurement") == measurement)
             .withColumn("round_ms", round_ms)
             .where(_within(F.col("round_ms"), gaps))
             .withColumn("_place", F.row_number().over(order))

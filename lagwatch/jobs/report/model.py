@@ -49,6 +49,7 @@ class GroupDay:
     produced: int | None
     consumed: int | None
     commits: int | None
+    """Samples with a newer commit than the one before."""
     rebalances: int | None
     owner: str | None
     """The partition with the greatest lag, and its topic."""

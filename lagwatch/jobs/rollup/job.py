@@ -1,6 +1,6 @@
 """The roll-up job: 5 minutes from samples, hours from 5 minutes, days from hours."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -183,6 +183,7 @@ class _Run:
         made = self._roll(due_in)
         self._remember(marks, seen)
         compacted, removed = self._tidy(clusters, marks)
+        self._note_made(marks, clusters)
         self._problems |= dict.fromkeys([*self._store.set_aside, *self._rollups.set_aside])
         return RollupResult(
             rows=made.rows,
@@ -203,7 +204,7 @@ class _Run:
         wanted = self._request.wanted or due(
             seen, int(mark.get("before_ms", 0)), now_ms, back_ms=self._back_ms()
         )
-        wanted = union([*_intent(mark), *wanted])
+        wanted = union([*_intent(mark), *seen.lost, *wanted])
         return {kind: buckets(kind, wanted, seen.held, now_ms) for kind in ROLLUPS}
 
     def _back_ms(self) -> int:
@@ -283,6 +284,12 @@ class _Run:
                 marks[cluster].pop("intent")
             else:
                 marks[cluster] = {**look.mark, "before_ms": end_of(Kind.ROLLUP_5M, self._now_ms)}
+        self._note_made(marks, seen)
+
+    def _note_made(self, marks: dict[str, Mark], clusters: Iterable[str]) -> None:
+        """Save which roll-ups are there, so that the next run makes those anew that are gone."""
+        for cluster in clusters:
+            marks[cluster] = {**marks[cluster], "made": self._rollups.made(cluster)}
         self._save(marks)
 
     def _save(self, marks: Mapping[str, Mark]) -> None:
@@ -336,7 +343,8 @@ class _Run:
         changed = [
             begin
             for cluster in self._rollups.clusters()
-            for begin, _ in self._rollups.look(cluster, marks.get(cluster, {})).changed
+            for seen in (self._rollups.look(cluster, marks.get(cluster, {})),)
+            for begin, _ in (*seen.changed, *seen.lost)
         ]
         return day_of(min(changed, default=self._now_ms))
 

@@ -71,7 +71,8 @@ class Roller:
         raw = None if self._kind in FINER else self._raw(unit)
         made = self._merged(unit) if raw is None else self._rolled_up(unit, raw)
         rows, _ = sort_unique(concat(list(made)))
-        for span in self._unreadable(unit):
+        unreadable = self._unreadable(unit)
+        for span in unreadable:
             rows, kept = self._with_earlier(rows, unit, span)
             if kept.size:
                 self._kept.append(_sentence(kept, unit.cluster, "files", "cannot be read"))
@@ -83,6 +84,8 @@ class Roller:
             rows, kept = self._with_earlier(rows, unit, span, of_equal=False)
             if kept.size:
                 self._kept.append(_sentence(kept, unit.cluster, "rows", "are missing"))
+            elif raw is not None and not unreadable and unit.from_ms >= self._kept_from_ms:
+                self._kept.append(_incomplete(unit, self._kind))
         return rows
 
     def _unreadable(self, unit: Unit) -> Ranges:
@@ -156,11 +159,19 @@ def _sentence(kept: Records, cluster: str, what: str, how: str) -> str:
     first, last = int(at_ms.min()), int(at_ms.max()) + ROLLUP_STEP_MS[kept.kind]
     remedy = ""
     if kept.kind in FINER:
-        remedy = f". `lagwatch rollup --from {_utc(first)[:10]}` makes all anew from samples"
+        day = _utc(first)[:10]
+        remedy = f". Where all samples are there, `lagwatch rollup --from {day}` makes them anew"
     return (
         f"new rows of {kept.kind} of cluster {cluster} from {_utc(first)} to {_utc(last)} UTC, "
         f"since {what} that they are made from {how}: "
         f"{kept.size:,} rows made earlier stay{remedy}"
+    )
+
+
+def _incomplete(unit: Unit, kind: Kind) -> str:
+    return (
+        f"missing rows: {kind} of cluster {unit.cluster} from {_utc(unit.from_ms)} to "
+        f"{_utc(unit.to_ms)} UTC is made without them. `lagwatch history verify` counts them"
     )
 
 

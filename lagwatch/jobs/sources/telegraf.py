@@ -16,7 +16,12 @@ from pyspark.sql import types as T
 
 from lagwatch.jobs.sources.options import batch_of
 
-MEASUREMENTS: Final = ("burrow_partition", "burrow_group", "burrow_topic")
+SERIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "burrow_group": ("group",),
+    "burrow_partition": ("group", "topic", "partition"),
+    "burrow_topic": ("topic", "partition"),
+}
+"""Measurements, with the tags that name a series of one cluster."""
 
 SCHEMA: Final = T.StructType(
     [
@@ -73,7 +78,7 @@ def _row(hit: Mapping[str, Any]) -> dict[str, Any]:
 def _read(source: Mapping[str, Any]) -> dict[str, Any]:
     measurement = source.get("measurement_name")
     fields, tags = source.get(str(measurement)), source.get("tag")
-    if measurement not in MEASUREMENTS:
+    if not isinstance(measurement, str) or measurement not in SERIES:
         raise _FaultError(f"measurement_name is {measurement!r}")
     if not isinstance(fields, Mapping) or not isinstance(tags, Mapping):
         raise _FaultError(f"{measurement} or tag is no object")
@@ -81,9 +86,10 @@ def _read(source: Mapping[str, Any]) -> dict[str, Any]:
     for name in _TAGS:
         value = tags.get(name)
         row[name] = None if value in (None, "") else str(value)
-    if row["cluster"] is None:
-        raise _FaultError("tag.cluster is missing")
     row["partition"] = _partition(tags.get("partition"))
+    for name in ("cluster", *SERIES[measurement]):
+        if row[name] is None:
+            raise _FaultError(f"tag.{name} is missing")
     status = fields.get("status")
     row["status"] = None if status is None else str(status)
     row |= {name: _number(name, fields.get(name)) for name in _NUMBERS}

@@ -42,6 +42,8 @@ class RawRows:
     """Ranges with samples of partitions or groups; each at least five minutes."""
     changed: Ranges
     """Ranges with new rows since the mark."""
+    lost: Ranges = ()
+    """Ranges of which roll-ups are gone that were `made` by the mark."""
     mark: Mark
     """The new mark, to be saved once all ranges are rolled up."""
 
@@ -88,6 +90,13 @@ class Rollups(Protocol):
         """Compare with the saved mark; {} the first time.
 
         Each store decides what its mark holds.
+        """
+        ...
+
+    def made(self, cluster: str) -> Mark:
+        """The roll-ups that are there now, to be kept in the mark as `made`.
+
+        Only those of days of which there are raw rows: others could not be made again.
         """
         ...
 

@@ -1,14 +1,13 @@
 """Transforms that make rows in Spark tasks and write them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import types as T
 
-from lagwatch.core.record import Kind
-from lagwatch.jobs.schemas import struct_type, to_batches
+from lagwatch.jobs.schemas import struct_type
 from lagwatch.jobs.sources.options import batch_of
 from lagwatch.jobs.sources.sink import Sink, Written, write_batches, write_records
 from lagwatch.jobs.stores.base import MakeRows
@@ -30,21 +29,7 @@ OUTCOME_TYPE: Final = T.StructType(
 """Columns of `Written`, and the files that were set aside meanwhile."""
 
 
-def as_rows(make: MakeRows, source: T.StructType, kind: Kind) -> Transform:
-    """Transform work items (columns `source`) into the rows of a kind."""
-
-    def task(batches: Iterator[Any]) -> Iterator[Any]:
-        for rows in make(batches, []):
-            yield from to_batches(rows)
-
-    def transform(frame: DataFrame) -> DataFrame:
-        target = struct_type(kind)
-        return frame.select(*source.names).mapInArrow(task, target).select(*target.names)
-
-    return transform
-
-
-def as_files(make: MakeRows, source: T.StructType, sink: Sink) -> Transform:
+def as_outcomes(make: MakeRows, source: T.StructType, sink: Sink) -> Transform:
     """Transform work items into the outcome of writing: each task writes the rows it makes.
 
     Rows of a roll-up hold sketches: passing them through Spark costs more than making them.
@@ -61,6 +46,17 @@ def as_files(make: MakeRows, source: T.StructType, sink: Sink) -> Transform:
         return outcomes.select(*OUTCOME_TYPE.names)
 
     return transform
+
+
+def summed(outcomes: Iterable[Row]) -> tuple[Written, tuple[str, ...]]:
+    """The sum of such outcomes, and all that was set aside, each once."""
+    total = Written()
+    problems: list[str] = []
+    for row in outcomes:
+        values = row.asDict()
+        problems += values["problems"]
+        total += Written(**{name: values[name] for name in WRITTEN_TYPE.names})
+    return total, tuple(dict.fromkeys(problems))
 
 
 def write(rows: DataFrame, sink: Sink) -> Written:

@@ -1,6 +1,7 @@
 """Questions of the roll-ups to Elasticsearch, other than for rows.
 
-A mark has the number of documents of each five minutes, by source.
+A mark has the number of documents of each five minutes, by source, and as `made` that of roll-ups,
+by day.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.history.elastic import ElasticStore, RejectedRows
 from lagwatch.history.elastic.indices import all_indices, indices_between
 from lagwatch.history.elastic.search import in_range
+from lagwatch.history.layout import DAY_MS, day_start_ms
 from lagwatch.jobs.stores.base import Made, Making, Mark, RawRows, StartSpark, Weighed
 from lagwatch.jobs.units import Range, union
 from lagwatch.ports.history import EVER_MS, Compacted, HistoryRange
@@ -58,7 +60,26 @@ class ElasticRollups:
             changed += [
                 bucket for bucket in buckets if before.get(str(bucket[0])) != now[str(bucket[0])]
             ]
-        return RawRows(held=union(held), changed=union(changed), mark={"counts": counts})
+        lost = union(self._lost(cluster, mark.get("made", {})))
+        return RawRows(held=union(held), changed=union(changed), lost=lost, mark={"counts": counts})
+
+    def made(self, cluster: str) -> Mark:
+        days = {day for kind in RAW for day in self._store.days(kind, cluster)}
+        return {
+            kind.value: {
+                day: rows
+                for day, rows in self._store.rows_by_day(kind, cluster).items()
+                if day in days
+            }
+            for kind in ROLLUP_STEP_MS
+        }
+
+    def _lost(self, cluster: str, before: Mapping[str, Mapping[str, int]]) -> Iterator[Range]:
+        for name, counts in before.items():
+            now = self._store.rows_by_day(Kind(name), cluster) if counts else {}
+            for day, rows in counts.items():
+                if now.get(day, 0) < rows:
+                    yield day_start_ms(day), day_start_ms(day) + DAY_MS
 
     def unreadable(self, cluster: str, before_ms: int) -> Sequence[Range]:  # noqa: ARG002 no part is
         return ()
@@ -79,7 +100,7 @@ class ElasticRollups:
     def replace(self, spark: "SparkSession", making: Making) -> Made:  # noqa: ARG002
         # these need pyspark
         from lagwatch.jobs.sources.elastic import Replacing  # noqa: PLC0415
-        from lagwatch.jobs.stores.making import as_rows, write  # noqa: PLC0415
+        from lagwatch.jobs.stores.making import as_outcomes, summed  # noqa: PLC0415
         from lagwatch.jobs.unit_frames import UNIT_TYPE  # noqa: PLC0415
 
         kind = making.kind
@@ -88,11 +109,11 @@ class ElasticRollups:
             for cluster, ranges in making.ranges.items()
             for span in ranges
         )
-        rows = making.units.transform(as_rows(making.make, UNIT_TYPE, kind))
         sink = Replacing(settings=self._settings, kind=kind, batch="replace", fence=making.fence)
-        written = write(rows, sink)
+        outcomes = making.units.transform(as_outcomes(making.make, UNIT_TYPE, sink))
+        written, problems = summed(outcomes.collect())
         self._refresh(kind)
-        return Made(written=written, replaced=replaced)
+        return Made(written=written, replaced=replaced, problems=problems)
 
     def compact(
         self,

@@ -29,7 +29,7 @@ from lagwatch.jobs.stores.base import (
     Weighed,
 )
 from lagwatch.jobs.stores.parquet.state import FolderState, kernel_lock
-from lagwatch.jobs.stores.parquet.watch import crowded, look, weigh
+from lagwatch.jobs.stores.parquet.watch import crowded, look, made, weigh
 from lagwatch.jobs.units import Range
 from lagwatch.ports.history import Compacted, HistoryRange
 
@@ -88,6 +88,9 @@ class ParquetRollups:
 
     def look(self, cluster: str, mark: Mark) -> RawRows:
         return look(self._store, cluster, mark)
+
+    def made(self, cluster: str) -> Mark:
+        return made(self._store, cluster)
 
     def unreadable(self, cluster: str, before_ms: int) -> Sequence[Range]:
         days = [day for kind in RAW for day in self._store.days(kind, cluster)]

@@ -14,6 +14,7 @@ the files of the run that has the lock come before its own.
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from dataclasses import replace as replaced
 from typing import Any, Final
 
 import numpy as np
@@ -29,9 +30,9 @@ from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.parquet_file import Footer, read_rows
 from lagwatch.jobs.fence import Fence
 from lagwatch.jobs.sources.options import batch_of
-from lagwatch.jobs.sources.sink import Sink, Written
+from lagwatch.jobs.sources.sink import Sink
 from lagwatch.jobs.stores.base import Made, MakeRows, Making
-from lagwatch.jobs.stores.making import as_files
+from lagwatch.jobs.stores.making import as_outcomes, summed
 from lagwatch.jobs.unit_frames import UNIT_TYPE, spread
 from lagwatch.jobs.units import Ranges, contains
 from lagwatch.ports.history import Compacted
@@ -152,11 +153,11 @@ def replace(spark: SparkSession, history: HistorySettings, making: Making) -> Ma
     store = ParquetStore(where)
     try:
         old = old_files(store, kind, ranges)
-        outcomes = making.units.transform(as_files(making.make, UNIT_TYPE, sink))
+        outcomes = making.units.transform(as_outcomes(making.make, UNIT_TYPE, sink))
         outcomes = outcomes.withColumn(_MADE, F.lit(True))  # noqa: FBT003 Spark's own
         if not all(file.whole for file in old):
             others = other_rows(where, kind, ranges)
-            left = old_frame(spark, old).transform(as_files(others, FILE_TYPE, sink))
+            left = old_frame(spark, old).transform(as_outcomes(others, FILE_TYPE, sink))
             outcomes = outcomes.unionByName(left.withColumn(_MADE, F.lit(False)))  # noqa: FBT003
         made = _collected(outcomes, sum(file.footer.rows for file in old))
         delete(store, old, fence)
@@ -167,17 +168,14 @@ def replace(spark: SparkSession, history: HistorySettings, making: Making) -> Ma
 
 def _collected(outcomes: DataFrame, held: int) -> Made:
     """Sum of the tasks' results. Of the `held` old rows, those of other buckets were only moved."""
-    total = Written()
-    moved = 0
-    problems: list[str] = []
-    for row in outcomes.collect():
-        values = row.asDict()
-        problems += values.pop("problems")
-        if not values.pop(_MADE):
-            moved += values["rows"]
-            values["rows"] = 0
-        total += Written(**values)
-    return Made(written=total, replaced=held - moved, problems=tuple(dict.fromkeys(problems)))
+    rows = outcomes.collect()
+    written, problems = summed(rows)
+    moved = sum(row["rows"] for row in rows if not row[_MADE])
+    return Made(
+        written=replaced(written, rows=written.rows - moved),
+        replaced=held - moved,
+        problems=problems,
+    )
 
 
 _SLOT: Final = T.StructType(

@@ -1,7 +1,9 @@
 """Finds new rows and files to compact in a store, and divides rows into tasks.
 
 A mark has the names of the raw files that were there, by slot. An unknown file re-opens the time of
-its rows; one that takes the place of others (compaction) only that of the unknown among them.
+its rows; one that takes the place of others (compaction) only that of the unknown among them. As
+`made` it has the names of the files of roll-ups: one that is gone and was not merged into another
+re-opens its day.
 """
 
 import itertools
@@ -9,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from lagwatch.core.record import KINDS, RAW, Kind
-from lagwatch.history.layout import Slot, is_data
+from lagwatch.core.record.columns import ROLLUP_STEP_MS
+from lagwatch.history.layout import Slot, day_of, is_data, slot_of
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.parquet_file import Footer
 from lagwatch.jobs.stores.base import Mark, RawRows, Weighed
@@ -40,7 +43,41 @@ def look(store: ParquetStore, cluster: str, mark: Mark) -> RawRows:
                     held.append((slot.from_ms, slot.to_ms))
                 changed += _news(footer, slot, before)
             files[slot.path] = sorted(now)
-    return RawRows(held=union(held), changed=union(changed), mark={"files": files})
+    lost = union(_lost(store, cluster, mark.get("made", {})))
+    return RawRows(held=union(held), changed=union(changed), lost=lost, mark={"files": files})
+
+
+def made(store: ParquetStore, cluster: str) -> Mark:
+    """As `Rollups.made`."""
+    days = {day for kind in RAW for day in store.days(kind, cluster)}
+    return {
+        slot.path: [file.name for file in files if is_data(file.name)]
+        for kind in ROLLUP_STEP_MS
+        for slot, files in store.stored_slots(kind, cluster).items()
+        if day_of(slot.from_ms) in days
+    }
+
+
+def _lost(
+    store: ParquetStore, cluster: str, before: Mapping[str, Sequence[str]]
+) -> Iterator[Range]:
+    if not before:
+        return
+    there = {
+        slot.path: files
+        for kind in ROLLUP_STEP_MS
+        for slot, files in store.stored_slots(kind, cluster).items()
+    }
+    for path, names in before.items():
+        files = there.get(path, [])
+        gone = set(names).difference(file.name for file in files)
+        slot = slot_of(path)
+        if not gone or slot is None:
+            continue
+        for footer in store.footers(slot, files):
+            gone -= footer.replaces
+        if gone:
+            yield slot.from_ms, slot.to_ms
 
 
 def _news(footer: Footer, slot: Slot, before: frozenset[str]) -> list[Range]:
