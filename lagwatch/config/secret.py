@@ -38,7 +38,7 @@ _LONG: Final = 12
 _PLACEHOLDER: Final = re.compile(r"\{[{%].*?[}%]\}", re.DOTALL)
 _USER: Final = re.compile(r"[^\s\"',]+:[^\s\"',]*@")
 SECRET_NAME: Final = re.compile(
-    r"pass(word|wd|phrase)|pwd|secret|token|key|auth(orization)?(?![a-z])|user\.info|cookie"
+    r"pass(word|wd|phrase)|(?<![a-z])(pass|pw)(?![a-z])|pwd|secret|token|key|auth(orization)?(?![a-z])|user\.info|cookie"
     r"|credential|jaas|private|signature|assertion|\bsas\b|oauthbearer\.(config|extensions)"
 )
 _NAMED: Final = re.compile(r"""([\w.-]+)["']?\s*[:=]\s*["']?([^\s"'&,}]+)""")
@@ -195,7 +195,7 @@ class Table(Mapping[str, str]):
     def shown_value(cls, name: str, value: str) -> str:
         """What may be printed of the value of a name."""
         # `-Dsome.password=x` among the options of a program
-        inside = any(looks_secret(word) for word in re.findall(r"[\w.-]+(?==)", value))
+        inside = any(looks_secret(word) for word in re.findall(r"(?:-D)?([\w.-]+)(?==)", value))
         return HIDDEN if cls.hides(name) or inside else without_user(ShownUrl.shown(value))
 
     def shown(self) -> dict[str, str]:

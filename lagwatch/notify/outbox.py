@@ -319,7 +319,8 @@ class Outbox:
             " WHERE c.message = ? ORDER BY c.main DESC, c.notice",
             (row["number"],),
         ).fetchall()
-        open_rows = self._open_by_thread(row["channel"])
+        threads = {content["thread"] for content in contents}
+        open_rows = self._open_by_thread(row["channel"], threads)
         still_open = {thread: len(rows) for thread, rows in open_rows.items()}
         earlier: dict[_Subject, list[Earlier]] = {}
         for content in contents:
@@ -347,14 +348,10 @@ class Outbox:
         if not notices:
             self._database.write(lambda connection: _dissolve(connection, [row["id"]]))
             return None
-        threads = {content["thread"] for content in contents}
         return Message(
             id=row["id"],
             channel=row["channel"],
-            still_open={
-                thread: tuple(_still_open(open_rows[thread]))
-                for thread in threads & open_rows.keys()
-            },
+            still_open={thread: tuple(_still_open(rows)) for thread, rows in open_rows.items()},
             at_ms=row["at_ms"],
             notices=tuple(notices),
             attempts=row["attempts"],
@@ -364,14 +361,17 @@ class Outbox:
             last_error=row["last_error"],
         )
 
-    def _open_by_thread(self, channel: str) -> dict[str, list[sqlite3.Row]]:
-        """The open incidents of each thread."""
+    def _open_by_thread(
+        self, channel: str, threads: Iterable[str | None]
+    ) -> dict[str, list[sqlite3.Row]]:
+        """The open incidents of each of these threads that has any."""
         rows = self._database.connection.execute(
             "SELECT n.thread, n.heard, i.id, i.about, i.cluster, i.name, i.severity"
             " FROM incidents i JOIN notices n"
             " ON n.incident = i.number AND n.channel = ?"
-            " WHERE i.closed_ms IS NULL AND n.thread IS NOT NULL ORDER BY i.number",
-            (channel,),
+            " WHERE i.closed_ms IS NULL AND n.thread IN (SELECT value FROM json_each(?))"
+            " ORDER BY i.number",
+            (channel, json.dumps([thread for thread in threads if thread])),
         )
         found: dict[str, list[sqlite3.Row]] = {}
         for row in rows:

@@ -353,11 +353,12 @@ class Watch:
             suspect |= losers(snapshot)
         bad = suspect.nonzero()[0].tolist()
         found: dict[str, int | None] = {snapshot.groups[number]: number for number in bad}
+        for group in (*self._tracked, *self._objectives.groups()):
+            if group not in found:
+                found[group] = snapshot.group_index.get(group)
+        # also those that are well again: else a storm of others would keep their incidents open
         left = (group for group in self._waiting if group in found)
         numbers = {**{group: found[group] for group in left}, **found}
-        for group in (*self._tracked, *self._objectives.groups()):
-            if group not in numbers:
-                numbers[group] = snapshot.group_index.get(group)
         looked_at = sum(number is not None for number in numbers.values())
         self.reasons[Reason.HEALTHY] += len(snapshot.groups) - looked_at
         self._waiting = numbers

@@ -71,6 +71,25 @@ def test_in_a_storm_each_group_is_looked_at_once_a_round(tmp_path, clock, receiv
     assert unfinished
 
 
+def test_groups_that_are_well_again_end_in_a_storm_of_others(tmp_path, clock, receiver) -> None:
+    """Also where each part of the storm meets a new snapshot, as on a slow machine."""
+    fleet = Fleet([f"group-{number}" for number in range(800)], clock)
+    first, others = fleet.groups[:200], fleet.groups[200:]
+    with running(alert_settings(tmp_path, POLICY + hook(receiver)), clock) as alerts:
+        fleet.fail(*first)
+        alerts.sees(fleet)
+        fleet.heal(*first)
+        fleet.fail(*others)
+        open_before = alerts.call(alerts.alerts.counts).open_incidents["here"]
+        for _ in range(16):
+            fleet.pass_time(1)
+            fleet.judge()
+            alerts.call(lambda: fleet.decided_by(alerts.alerts))
+        open_after = alerts.call(alerts.alerts.counts).open_incidents["here"]
+
+    assert (open_before, open_after) == (200, 600)
+
+
 def test_what_it_takes_to_move_the_notices_of_a_channel_grows_no_faster_than_their_number(
     tmp_path, clock, receiver
 ) -> None:

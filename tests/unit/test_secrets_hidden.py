@@ -314,6 +314,9 @@ def test_a_place_is_shown_without_its_user_and_query(place, shown) -> None:
         ("spark.hadoop.fs.s3a.access.key", True),
         ("spark.authenticate.secret", True),
         ("basic.auth.user.info", True),
+        ("smtp.pass", True),
+        ("truststore_pw", True),
+        ("spark.passes", False),
         ("ssl.key.location", False),
         ("sasl.oauthbearer.token.endpoint.url", False),
         ("socket.timeout.ms", False),
@@ -322,6 +325,20 @@ def test_a_place_is_shown_without_its_user_and_query(place, shown) -> None:
 )
 def test_properties_whose_name_looks_secret_are_hidden(name, hidden) -> None:
     assert ("value" not in repr(Properties({name: "value"}))) is hidden
+
+
+@pytest.mark.parametrize(
+    ("options", "hidden"),
+    [
+        ("-Xmx1g -Dstore.password=hunter22", True),
+        ("-Dpw=hunter22", True),
+        ("-Xmx1g -Dparts=2", False),
+    ],
+)
+def test_options_of_a_program_are_hidden_if_one_looks_secret(options, hidden) -> None:
+    shown = Properties({"spark.executor.extraJavaOptions": options}).shown()
+
+    assert (options not in shown.values()) is hidden
 
 
 def test_headers_are_hidden_but_for_a_few() -> None:
