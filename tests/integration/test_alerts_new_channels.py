@@ -101,7 +101,7 @@ def test_an_open_incident_reaches_the_channels_that_its_group_has_now(
             alerts.sees(fleet)
             fleet.pass_time(700)
             alerts.sees(fleet)
-            eventually(lambda: len(events(receiver, "b")) > 1, "the end on b")
+            eventually(lambda: len(events(receiver, "b")) > 1 and alerts.idle(), "the ends")
 
     assert events(receiver, "b") == [("open", "error"), ("close", "error")]
     assert [event for event, _ in events(receiver, "a")] == ["open", "close"]
