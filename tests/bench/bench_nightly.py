@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from lagwatch.clock import SystemClock
 from lagwatch.core.record import Records
 from lagwatch.history.layout import DAY_MS, day_of, day_start_ms
@@ -68,4 +70,6 @@ def _of_some(rows: Records, shift_ms: int) -> Records:
         for column in ("at_ms", "observed_ms", "commit_ms", "previous_ms")
         if column in some.columns
     }
+    if "observed" in some.columns:
+        moved["observed"] = np.full(some.size, _PARTITIONS, np.int32)
     return replace(some, columns={**some.columns, **moved})

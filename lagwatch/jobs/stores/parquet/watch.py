@@ -7,6 +7,7 @@ re-opens its day.
 """
 
 import itertools
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -22,6 +23,8 @@ from lagwatch.ports.history import HistoryRange
 _MANY_FILES: Final = 32
 """A slot that is still growing is compacted when it has this many small files."""
 _SMALL_BYTES: Final = 16_000_000
+_LEAST_ROWS: Final = 50_000
+"""Fewer are not shared out: a task costs more."""
 
 _Sized = tuple[int, int, int]
 """Begin, end, and rows of the files."""
@@ -129,7 +132,9 @@ def weigh(
 ) -> Iterator[Weighed]:
     """As `Rollups.weigh`."""
     sized = [part for piece in pieces for part in _apart(store, kind, cluster, piece, step_ms)]
-    yield from _bundles(store, kind, cluster, sized, most)
+    # a day of few groups has few rows: two tasks of a full size would keep one core waiting
+    even = -(-sum(rows for *_, rows in sized) // (os.cpu_count() or 1))
+    yield from _bundles(store, kind, cluster, sized, min(most, max(even, _LEAST_ROWS)))
 
 
 def _apart(
