@@ -3,10 +3,13 @@
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Final
 
-_HOLDS_IPV4: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
-"""Of NAT64 (RFC 6052), and the old IPv4-compatible ones (RFC 4291): they end in an IPv4 address."""
-_LOCAL_NAT64: Final = IPv6Network("64:ff9b:1::/48")
-"""For a network of one's own (RFC 8215)."""
+_HOLDS_IPV4: Final = tuple(map(IPv6Network, ("64:ff9b::/96", "::/96", "::ffff:0:0:0/96")))
+"""Of NAT64 (RFC 6052), IPv4-compatible (RFC 4291) and -translated (RFC 2765): they end in an IPv4
+address."""
+_UNICAST: Final = IPv6Network("2000::/3")
+"""All that is assigned for the world so far (RFC 4291; IANA's registry of address space)."""
+_DOCUMENTATION: Final = IPv6Network("3fff::/20")
+"""RFC 9637; Python knows it from 3.14 on."""
 
 
 def is_public(address: str) -> bool:
@@ -26,7 +29,6 @@ def is_public(address: str) -> bool:
 
 
 def _is_public(address: IPv4Address | IPv6Address) -> bool:
-    local = address.is_multicast
-    if isinstance(address, IPv6Address):
-        local |= address.is_site_local or address in _LOCAL_NAT64
-    return address.is_global and not local
+    if isinstance(address, IPv6Address) and (address not in _UNICAST or address in _DOCUMENTATION):
+        return False
+    return address.is_global and not address.is_multicast

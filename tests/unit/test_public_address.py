@@ -21,6 +21,9 @@ from lagwatch.notify.public_address import is_public
         ("fec0::1", False),
         ("ff02::1", False),
         ("::1", False),
+        ("::ffff:0:127.0.0.1", False),
+        ("3fff::1", False),
+        ("5f00::1", False),
     ],
 )
 def test_an_address_is_public_or_not(address, public) -> None:
