@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.record import Kind, Records, SampleReason, is_word
-from lagwatch.core.rollup import rows_written
+from lagwatch.core.rollup import of_whole_rounds, rows_written
 from lagwatch.core.words import counted
 from lagwatch.history.layout import DAY_MS, HOUR_MS
 from lagwatch.ports.history import HistoryGap
@@ -68,9 +68,8 @@ def rows_of_partitions(rows: Records) -> Int64:
     """How many regular rows of partitions each row stands for: itself, or those of its round."""
     if rows.kind not in _ROUNDS:
         return np.zeros(rows.size, np.int64)
-    regular = is_word(rows.text("reason"), SampleReason.INTERVAL)
     number = 1 if rows.kind is Kind.SAMPLES else rows_written(rows)
-    return regular * number
+    return of_whole_rounds(rows) * number
 
 
 class _RoundTimes:
@@ -79,11 +78,16 @@ class _RoundTimes:
     def __init__(self) -> None:
         self._interval_of: dict[int, int] = {}
         self._samples = np.zeros(0, np.int64)
+        self._written = np.zeros(0, np.int64)
+        """Those of the samples with which a row of each group was written."""
 
     def add(self, records: Records) -> None:
         """Take the instants of regular samples; rows of other kinds say nothing."""
         if records.kind not in _ROUNDS:
             return
+        if records.kind is Kind.SAMPLES:
+            written = records.take(of_whole_rounds(records)).at_ms()
+            self._written = np.union1d(self._written, written)
         regular = records.take(is_word(records.text("reason"), SampleReason.INTERVAL))
         instants, first = np.unique(regular.at_ms(), return_index=True)
         if records.kind is Kind.GROUP_SAMPLES:
@@ -99,9 +103,9 @@ class _RoundTimes:
         return None if first_ms is None else first_ms // HOUR_MS
 
     def without_groups(self) -> Int64:
-        """Instants of which there are rows of partitions, and none of groups."""
+        """Instants of which there are rows of partitions, and those of groups are missing."""
         rounds = np.fromiter(self._interval_of, np.int64, len(self._interval_of))
-        return np.setdiff1d(self._samples, rounds)
+        return np.setdiff1d(self._written, rounds)
 
     def _sorted(self) -> tuple[Int64, Int64]:
         """Instants, rising, and the interval in force at each, in ms.

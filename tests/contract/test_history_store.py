@@ -415,6 +415,15 @@ def test_verify_finds_rows_that_rounds_say_were_written(store: HistoryStore) -> 
     assert store.verify().missing == ("here: 2026-11-21T13:00Z: those of groups at 1 instant",)
 
 
+def test_verify_misses_no_rows_of_telegraf(store: HistoryStore) -> None:
+    """Its documents of a group may be lost where those of its partitions are there."""
+    store.write([samples([sample(source="telegraf")])], batch="b1")
+    rounds = [group_sample(at_ms=NOON_MS + MINUTE_MS, observed=2, source="telegraf")]
+    store.write([group_samples(rounds)], batch="b2")
+
+    assert store.verify().missing == ()
+
+
 def test_verify_misses_nothing_of_the_round_that_is_being_written(store: HistoryStore) -> None:
     now_ms = SystemClock().now_ms()
     store.write([samples([sample(at_ms=now_ms - HOUR_MS)])], batch="b1")

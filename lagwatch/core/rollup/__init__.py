@@ -1,7 +1,7 @@
 """Roll-ups: samples into buckets, buckets into longer ones, quantiles that can be merged."""
 
 from lagwatch.core.rollup.build import EVENT_COLUMNS, ROUND_COLUMNS, SAMPLE_COLUMNS, Raw, roll_up
-from lagwatch.core.rollup.keep import keep_fuller, lacks_rows, rows_written
+from lagwatch.core.rollup.keep import keep_fuller, lacks_rows, of_whole_rounds, rows_written
 from lagwatch.core.rollup.merge import merge
 from lagwatch.core.rollup.rows import BucketSpan
 
@@ -14,6 +14,7 @@ __all__ = [
     "keep_fuller",
     "lacks_rows",
     "merge",
+    "of_whole_rounds",
     "roll_up",
     "rows_written",
 ]

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.record import Records, SampleReason, concat, is_word
+from lagwatch.core.record import Records, SampleReason, Source, concat, is_word
 from lagwatch.core.rollup.build import Raw
 from lagwatch.core.rollup.rows import coded
 
@@ -15,8 +15,9 @@ def lacks_rows(raw: Raw, from_ms: int) -> bool:
 
     Or all rounds of an instant of which there are such rows.
     """
-    rounds, there = raw.rounds, _regular(raw.samples, from_ms)
-    regular = _regular(rounds, from_ms)
+    rounds = raw.rounds
+    there = of_whole_rounds(raw.samples) & (raw.samples.at_ms() >= from_ms)
+    regular = of_whole_rounds(rounds) & (rounds.at_ms() >= from_ms)
     if int(rows_written(rounds)[regular].sum()) > int(there.sum()):
         return True
     return not np.isin(raw.samples.at_ms()[there], rounds.at_ms()[regular]).all()
@@ -28,9 +29,14 @@ def rows_written(rounds: Records) -> Int64:
     return np.maximum(written, 0).astype(np.int64)
 
 
-def _regular(rows: Records, from_ms: int) -> NDArray[np.bool_]:
+def of_whole_rounds(rows: Records) -> NDArray[np.bool_]:
+    """Mask of rows of regular rounds, which are written whole.
+
+    Of Telegraf's rounds groups and partitions come in documents of their own: some may be lost, or
+    fall into the next round.
+    """
     regular: NDArray[np.bool_] = is_word(rows.text("reason"), SampleReason.INTERVAL)
-    return regular & (rows.at_ms() >= from_ms)
+    return regular & ~is_word(rows.text("source"), Source.TELEGRAF)
 
 
 def keep_fuller(
