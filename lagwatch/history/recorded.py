@@ -53,8 +53,8 @@ class Recorded:
     def missing(self) -> Iterator[str]:
         """Hours of which some rows are missing, one sentence each."""
         # retention deletes the days before, of all clusters at the same time
-        first_round = _first_of_day(each.first_hour for each in self._rounds.values())
-        first_row = _first_of_day(each.first_hour for each in self._rows.values())
+        first_round = self._kept_from(each.first_hour for each in self._rounds.values())
+        first_row = self._kept_from(each.first_hour for each in self._rows.values())
         for cluster, rows in sorted(self._rows.items()):
             alone_ms = self._rounds[cluster].without_groups()
             alone = alone_ms[alone_ms < self._until_ms] // HOUR_MS
@@ -62,6 +62,11 @@ class Recorded:
                 yield f"{cluster}: {_hour(hour)}: those of groups at {counted(instants, 'instant')}"
             for hour, missing, written in rows.missing(first_row):
                 yield f"{cluster}: {_hour(hour)}: {missing:,} of {written:,} of partitions"
+
+    def _kept_from(self, hours: Iterable[int | None]) -> int:
+        """The first hour of the day of the first of these; no retention is shorter than a day."""
+        first = min((each for each in hours if each is not None), default=_NEVER)
+        return min(first - first % _DAY_HOURS, (self._until_ms - DAY_MS) // HOUR_MS + 1)
 
 
 def rows_of_partitions(rows: Records) -> Int64:
@@ -157,12 +162,6 @@ class _PartitionRows:
             there = self._there.get(hour, 0)
             if hour >= first_hour and there < written:
                 yield hour, written - there, written
-
-
-def _first_of_day(hours: Iterable[int | None]) -> int:
-    """The first hour of the day of the first of these."""
-    first = min((each for each in hours if each is not None), default=_NEVER)
-    return first - first % _DAY_HOURS
 
 
 def _hour(hour: int) -> str:

@@ -13,6 +13,7 @@ import structlog
 from lagwatch.backoff import Backoff
 from lagwatch.clock import Clock
 from lagwatch.core.record import RAW, Kind, Records, concat
+from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.errors import HistoryError
 from lagwatch.history.layout import DAY_MS, day_of
 from lagwatch.history.spool import DeliveryPlan, Segment, Spool
@@ -166,7 +167,10 @@ class Writer:
     def _rolled_up(self) -> bool:
         """True if roll-ups exist, which then delete their source rows themselves."""
         rollups = self._settings.rollups
-        return rollups == "on" or (rollups == "auto" and self._store.has(Kind.ROLLUP_5M))
+        # of any length: those of minutes may have been removed, and wait to be made anew
+        return rollups == "on" or (
+            rollups == "auto" and any(self._store.has(kind) for kind in ROLLUP_STEP_MS)
+        )
 
     def _tidy(self) -> None:
         """Apply retention and routine maintenance, from time to time, when no rows wait."""

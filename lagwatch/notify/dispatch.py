@@ -25,6 +25,8 @@ from lagwatch.notify.suspects import Suspects
 _LONGEST_SLEEP_S: Final = 60.0
 _AFTER_TROUBLE_S: Final = 5.0
 """Pause after the file could not be read or written."""
+_ANSWERS_WITHIN_S: Final = 3.0
+"""When lagwatch ends: for so long it waits for the answer to what was sent already."""
 _CLOSE_WITHIN_S: Final = 2.0
 _LONGEST_ASKED_S: Final = 3600.0
 """Longest wait that a receiver may ask for."""
@@ -409,13 +411,31 @@ class Deliverer:
         except TimeoutError:
             return
 
+    async def _answer(self, message: Message) -> str:
+        """Send; returns the receiver's answer. Raises what the channel raises, and `TimeoutError`.
+
+        When lagwatch ends meanwhile, a receiver that has the message has a moment to say so: else
+        it would get it again after the next start.
+        """
+        sent = message.sent_at(self._clock.now_ms(), self._newest, self._open_of)
+        sending = asyncio.ensure_future(self.outlet.channel.send(sent))
+        try:
+            async with asyncio.timeout(self.outlet.settings.timeout_s):
+                return await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            await asyncio.wait({sending}, timeout=_ANSWERS_WITHIN_S)
+            if sending.done() and not sending.cancelled() and sending.exception() is None:
+                self._delivered(message, sending.result())
+            raise
+        finally:
+            if not sending.done():
+                sending.cancel()
+                await asyncio.wait({sending}, timeout=_CLOSE_WITHIN_S)
+
     async def _attempt(self, message: Message) -> None:
         name, limit_s = self.outlet.name, self.outlet.settings.timeout_s
         try:
-            async with asyncio.timeout(limit_s):
-                answer = await self.outlet.channel.send(
-                    message.sent_at(self._clock.now_ms(), self._newest, self._open_of)
-                )
+            answer = await self._answer(message)
         except NotifyError as error:
             if error.refusal is Refusal.SOME_RECIPIENTS:
                 self._partly_delivered(message, str(error))

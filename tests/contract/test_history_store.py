@@ -415,6 +415,23 @@ def test_verify_finds_rows_that_rounds_say_were_written(store: HistoryStore) -> 
     assert store.verify().missing == ("here: 2026-11-21T13:00Z: those of groups at 1 instant",)
 
 
+@pytest.mark.parametrize("kind", [Kind.SAMPLES, Kind.GROUP_SAMPLES])
+def test_verify_misses_all_rows_of_a_kind_that_retention_cannot_have_deleted(
+    store: HistoryStore, kind: Kind
+) -> None:
+    at_ms = SystemClock().now_ms() - 20 * HOUR_MS
+    for each in (at_ms, at_ms - 2 * DAY_MS):
+        there = {Kind.SAMPLES: group_samples, Kind.GROUP_SAMPLES: samples}[kind]
+        row = {Kind.SAMPLES: group_sample, Kind.GROUP_SAMPLES: sample}[kind]
+        store.write([there([row(at_ms=each)])], batch=f"b{each}")
+
+    (missing,) = store.verify().missing
+
+    assert missing.endswith(
+        "1 of 1 of partitions" if kind is Kind.SAMPLES else "those of groups at 1 instant"
+    )
+
+
 def test_verify_misses_no_rows_of_telegraf(store: HistoryStore) -> None:
     """Its documents of a group may be lost where those of its partitions are there."""
     store.write([samples([sample(source="telegraf")])], batch="b1")

@@ -321,6 +321,24 @@ def test_a_message_is_given_up_at_its_deadline(tmp_path, clock) -> None:
     assert dead.last_error.startswith("500")
 
 
+@pytest.mark.parametrize(("after_s", "times"), [(1, 1), (60, 2)])
+def test_what_a_receiver_takes_while_lagwatch_ends_is_not_sent_again(
+    tmp_path, clock, after_s, times
+) -> None:
+    fleet = Fleet(["billing"], clock)
+    with receiving(Reply(after_s=after_s)) as receiver:
+        settings = alert_settings(tmp_path, POLICY + hook(receiver))
+        with running(settings, clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.requests) == 1, "it is on its way")
+        with running(settings, clock) as alerts:
+            eventually(alerts.idle, "nothing waits")
+
+        assert len(receiver.requests) == times
+        assert len({request.key for request in receiver.requests}) == 1
+
+
 def test_a_receiver_that_hangs_delays_no_other(tmp_path, clock) -> None:
     with receiving(*[Reply(after_s=60)] * 10) as hanging, receiving() as good:
         text = POLICY + hook(hanging, "hanging") + hook(good, "good")

@@ -204,8 +204,16 @@ class _Run:
         wanted = self._request.wanted or due(
             seen, int(mark.get("before_ms", 0)), now_ms, back_ms=self._back_ms()
         )
-        wanted = union([*_intent(mark), *seen.lost, *wanted])
+        wanted = union([*_intent(mark), *self._lost(seen), *wanted])
         return {kind: buckets(kind, wanted, seen.held, now_ms) for kind in ROLLUPS}
+
+    def _lost(self, seen: RawRows) -> Ranges:
+        """What is to be made anew; the service has deleted what is older than the retention."""
+        days = self._first_kept_days()
+        return union(
+            (max(begin, day_start_ms(days[kind]) if kind in days else 0), end)
+            for kind, (begin, end) in seen.lost
+        )
 
     def _back_ms(self) -> int:
         history = self._ref.settings
@@ -344,7 +352,7 @@ class _Run:
             begin
             for cluster in self._rollups.clusters()
             for seen in (self._rollups.look(cluster, marks.get(cluster, {})),)
-            for begin, _ in (*seen.changed, *seen.lost)
+            for begin, _ in (*seen.changed, *self._lost(seen))
         ]
         return day_of(min(changed, default=self._now_ms))
 

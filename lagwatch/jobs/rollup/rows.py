@@ -171,7 +171,7 @@ def _sentence(kept: Records, cluster: str, what: str, how: str) -> str:
 def _incomplete(unit: Unit, kind: Kind) -> str:
     return (
         f"missing rows: {kind} of cluster {unit.cluster} from {_utc(unit.from_ms)} to "
-        f"{_utc(unit.to_ms)} UTC is made without them. `lagwatch history verify` counts them"
+        f"{_utc(unit.to_ms)} UTC is made without them"
     )
 
 

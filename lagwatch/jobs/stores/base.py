@@ -42,8 +42,8 @@ class RawRows:
     """Ranges with samples of partitions or groups; each at least five minutes."""
     changed: Ranges
     """Ranges with new rows since the mark."""
-    lost: Ranges = ()
-    """Ranges of which roll-ups are gone that were `made` by the mark."""
+    lost: tuple[tuple[Kind, Range], ...] = ()
+    """Kinds and ranges of roll-ups that were `made` by the mark and are gone."""
     mark: Mark
     """The new mark, to be saved once all ranges are rolled up."""
 

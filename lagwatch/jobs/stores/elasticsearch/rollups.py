@@ -60,7 +60,7 @@ class ElasticRollups:
             changed += [
                 bucket for bucket in buckets if before.get(str(bucket[0])) != now[str(bucket[0])]
             ]
-        lost = union(self._lost(cluster, mark.get("made", {})))
+        lost = tuple(self._lost(cluster, mark.get("made", {})))
         return RawRows(held=union(held), changed=union(changed), lost=lost, mark={"counts": counts})
 
     def made(self, cluster: str) -> Mark:
@@ -74,12 +74,15 @@ class ElasticRollups:
             for kind in ROLLUP_STEP_MS
         }
 
-    def _lost(self, cluster: str, before: Mapping[str, Mapping[str, int]]) -> Iterator[Range]:
+    def _lost(
+        self, cluster: str, before: Mapping[str, Mapping[str, int]]
+    ) -> Iterator[tuple[Kind, Range]]:
         for name, counts in before.items():
-            now = self._store.rows_by_day(Kind(name), cluster) if counts else {}
+            kind = Kind(name)
+            now = self._store.rows_by_day(kind, cluster) if counts else {}
             for day, rows in counts.items():
                 if now.get(day, 0) < rows:
-                    yield day_start_ms(day), day_start_ms(day) + DAY_MS
+                    yield kind, (day_start_ms(day), day_start_ms(day) + DAY_MS)
 
     def unreadable(self, cluster: str, before_ms: int) -> Sequence[Range]:  # noqa: ARG002 no part is
         return ()

@@ -46,7 +46,7 @@ def look(store: ParquetStore, cluster: str, mark: Mark) -> RawRows:
                     held.append((slot.from_ms, slot.to_ms))
                 changed += _news(footer, slot, before)
             files[slot.path] = sorted(now)
-    lost = union(_lost(store, cluster, mark.get("made", {})))
+    lost = tuple(_lost(store, cluster, mark.get("made", {})))
     return RawRows(held=union(held), changed=union(changed), lost=lost, mark={"files": files})
 
 
@@ -63,7 +63,7 @@ def made(store: ParquetStore, cluster: str) -> Mark:
 
 def _lost(
     store: ParquetStore, cluster: str, before: Mapping[str, Sequence[str]]
-) -> Iterator[Range]:
+) -> Iterator[tuple[Kind, Range]]:
     if not before:
         return
     there = {
@@ -80,7 +80,7 @@ def _lost(
         for footer in store.footers(slot, files):
             gone -= footer.replaces
         if gone:
-            yield slot.from_ms, slot.to_ms
+            yield slot.kind, (slot.from_ms, slot.to_ms)
 
 
 def _news(footer: Footer, slot: Slot, before: frozenset[str]) -> list[Range]:
