@@ -60,6 +60,11 @@ class AccessControl:
         self.open_metrics = auth.open_metrics
 
     @property
+    def problem(self) -> str:
+        """What is wrong with the file of tokens; ""."""
+        return "" if self._tokens is None else self._tokens.problem
+
+    @property
     def takes_tokens(self) -> bool:
         return self._tokens is not None
 
@@ -153,6 +158,8 @@ class _Tokens:
         self._path = path
         self._clock = clock
         self._seen = self._unread = version(path)
+        self.problem = ""
+        """Why the file as it is now is not in use; ""."""
         self._tokens = _callers(read_tokens(path))
         self._look_s = clock.monotonic_s() + _LOOK_EVERY_S
 
@@ -170,6 +177,7 @@ class _Tokens:
             return
         self._look_s = now_s + _LOOK_EVERY_S
         if (now := version(self._path)) == self._seen:
+            self.problem = ""
             return
         try:
             # who deletes the last line revokes the last token
@@ -177,9 +185,9 @@ class _Tokens:
         except ConfigError as error:  # tokens that were read before stay valid
             if now != self._unread:
                 _log.error("tokens_not_read", file=str(self._path), reason=str(error))
-            self._unread = now
+            self._unread, self.problem = now, f"the tokens that were read before count: {error}"
             return
-        self._seen = now
+        self._seen, self.problem = now, ""
         if not self._tokens:  # an editor, or a copy that failed, may have emptied it
             _log.warning("tokens_all_revoked", file=str(self._path))
             return

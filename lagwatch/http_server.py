@@ -113,6 +113,11 @@ class HttpServer:
         finally:
             looking.cancel()
 
+    @property
+    def problem(self) -> str:
+        """What is wrong with its certificate; ""."""
+        return "" if self._certificate is None else self._certificate.problem
+
     def stop(self) -> None:
         self._uvicorn.end()
 
@@ -389,7 +394,9 @@ class Certificate:
             ConfigError: it cannot be used.
         """
         self._settings = settings
-        self._seen = self._versions()
+        self._seen = self._unread = self._versions()
+        self.problem = ""
+        """Why files that have changed are not in use; ""."""
         try:
             self.context = self._read()
         except (OSError, ssl.SSLError) as error:
@@ -405,16 +412,21 @@ class Certificate:
             ) from error
 
     def renew(self) -> None:
-        """Read the files again if they have changed; files that cannot be used are ignored."""
+        """Read the files again if they have changed; while they cannot be used the old stay."""
         versions = self._versions()
         if versions == self._seen:
+            self.problem = ""
             return
-        self._seen = versions
         try:
             self.context = self._read()
         except (OSError, ssl.SSLError) as error:
-            _log.error("certificate_not_renewed", reason=str(error))
+            file = self._settings.cert_file
+            self.problem = f"the certificate in {file} and its key cannot be used: {error}"
+            if versions != self._unread:
+                _log.error("certificate_not_renewed", file=str(file), reason=str(error))
+            self._unread = versions
             return
+        self._seen, self.problem = versions, ""
         _log.info("certificate_renewed", file=str(self._settings.cert_file))
 
     def _read(self) -> ssl.SSLContext:

@@ -171,6 +171,8 @@ class Service:
         self._judging = {name: self._cadence(name) for name in settings.clusters}
         self._trimmed_s = 0.0
         self._reload_problem = ""
+        self.server_problem: Callable[[], str] = lambda: ""
+        """What is wrong with the server's files; ""."""
         self._standstills = Standstills(clock)
         self._stood_still: Standstill | None = None
         """The last time in which this process did not run."""
@@ -267,6 +269,7 @@ class Service:
             ("checkpoints", self._checkpoint_problem()),
             ("figures", "; ".join(self._parts.problems(of=_FIGURES))),
             ("service", self._standstill_problem()),
+            ("server", self.server_problem()),
         )
         return tuple(f"{part}: {problem}" for part, problem in named if problem)
 
@@ -677,6 +680,7 @@ def run(settings: Settings, make_app: MakeApp, load: Callable[[], Settings]) -> 
 async def _serve(settings: Settings, make_app: MakeApp, load: Callable[[], Settings]) -> int:
     clock = SystemClock()
     service = Service(settings, clock)
+    access = AccessControl(settings.server, clock)
     app = make_app(
         service.queries,
         service,
@@ -689,13 +693,16 @@ async def _serve(settings: Settings, make_app: MakeApp, load: Callable[[], Setti
         scaling=service.scaling,
         trails=service.trails,
         progress=service.progress,
-        access=AccessControl(settings.server, clock),
+        access=access,
         time_zone=lambda: service.time_zone,
     )
     server = HttpServer(app, settings.server, clock)
+    service.server_problem = lambda: access.problem or server.problem
     if service.checkpoints is not None:
         service.checkpoints.hold()
     _log.info("serving", url=server.url, clusters=sorted(settings.clusters))
+    if settings.server.open and not settings.server.on_loopback:
+        _log.warning("open_to_all", url=server.url, reason="server.open = true: no caller is asked")
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -3,11 +3,15 @@
 import asyncio
 import contextlib
 import gc
+import json
+import resource
 import shutil
 import socket
 import ssl
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -18,11 +22,13 @@ import pytest
 import uvloop
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from structlog.testing import capture_logs
 
 from lagwatch.clock import SystemClock
-from lagwatch.config.server import ServerSettings
+from lagwatch.config.server import ServerSettings, ServerTlsSettings
+from lagwatch.config.tokens import line
 from lagwatch.errors import ConfigError
-from lagwatch.http_server import MAX_REQUEST_BYTES, ClientTimeouts, HttpServer
+from lagwatch.http_server import MAX_REQUEST_BYTES, Certificate, ClientTimeouts, HttpServer
 from lagwatch_api.gate import MAX_BODY_BYTES
 from lagwatch_api.v1.stream import endpoints
 from tests.support import traffic
@@ -355,6 +361,50 @@ def test_a_renewed_certificate_is_served_without_a_restart(tmp_path) -> None:
         shutil.copy(tmp_path / "later" / "cert.pem", cert_file)
         shutil.copy(tmp_path / "later" / "key.pem", key_file)
         eventually(lambda: served_certificate(port) == cert_file.read_text(), "the next one, too")
+
+
+def test_a_certificate_that_could_not_be_read_is_read_as_soon_as_it_can(tmp_path) -> None:
+    cert_file, key_file = self_signed(tmp_path)
+    certificate = Certificate(ServerTlsSettings(cert_file=cert_file, key_file=key_file))
+    first = certificate.context
+    renew(tmp_path / "renewed", tmp_path)
+    with capture_logs() as logged:
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+        try:
+            certificate.renew()
+            certificate.renew()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        problem, meanwhile = certificate.problem, certificate.context
+        certificate.renew()
+
+    assert str(cert_file) in problem
+    assert meanwhile is first
+    assert (certificate.problem, certificate.context is first) == ("", False)
+    events = [each["event"] for each in logged]
+    assert events == ["certificate_not_renewed", "certificate_renewed"]
+
+
+def test_readyz_names_tokens_that_cannot_be_read_again(tmp_path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text(line("reader", "read", "abc"))
+    sections = f'[server.auth]\ntokens_file = "{tokens}"\
+'
+    with serving("127.0.0.1:1", sections=sections) as served:
+        tokens.write_text("no token at all\n")
+
+        def named() -> bool:
+            ask = urllib.request.Request(  # noqa: S310 loopback
+                f"{served.base}/readyz", headers={"Authorization": "Bearer abc"}
+            )
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(ask, timeout=30)  # noqa: S310 loopback
+            with refused.value as answer:
+                problems = json.load(answer)["clusters"]["here"]["problems"]
+            return any(each.startswith("server: the tokens that were read") for each in problems)
+
+        eventually(named, "the tokens are named")
 
 
 def test_only_clients_with_a_certificate_connect_where_one_is_wanted(tmp_path) -> None:

@@ -188,8 +188,12 @@ def test_tokens_that_could_not_be_read_are_read_as_soon_as_they_can(file) -> Non
                 assert access.holder(READER).name == "reader"
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        problem = access.problem
         clock.pass_s(2.0)
         assert access.holder(READER) is NOBODY
+
+    assert str(file) in problem
+    assert access.problem == ""
 
     assert [each["event"] for each in logged] == ["tokens_not_read", "tokens_read"]
 
