@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import cast
 
@@ -349,27 +350,35 @@ def test_the_thread_delivers_what_is_appended_and_the_rest_at_its_end(tmp_path: 
 @pytest.mark.parametrize(
     ("rollups", "rolled_up", "kept"),
     [
-        ("auto", False, set()),
-        ("auto", True, {Kind.SAMPLES, Kind.GROUP_SAMPLES, Kind.EVENTS}),
-        ("on", False, {Kind.SAMPLES, Kind.GROUP_SAMPLES, Kind.EVENTS}),
-        ("off", True, set()),
+        ("auto", None, set()),
+        ("auto", Kind.ROLLUP_5M, {Kind.SAMPLES, Kind.GROUP_SAMPLES, Kind.EVENTS}),
+        # somebody removed those of minutes
+        ("auto", Kind.ROLLUP_1D, {Kind.SAMPLES, Kind.GROUP_SAMPLES, Kind.EVENTS}),
+        ("on", None, {Kind.SAMPLES, Kind.GROUP_SAMPLES, Kind.EVENTS}),
+        ("off", Kind.ROLLUP_5M, set()),
     ],
 )
 def test_the_service_deletes_no_samples_that_roll_ups_are_yet_to_be_made_of(
-    tmp_path: Path, *, rollups: str, rolled_up: bool, kept: set[Kind]
+    tmp_path: Path, *, rollups: str, rolled_up: Kind | None, kept: set[Kind]
 ) -> None:
-    store = ParquetStore(str(tmp_path / "store"))
+    tidied = threading.Event()
+
+    class Tidied(ParquetStore):
+        def tidy(self, now_ms: int) -> None:
+            super().tidy(now_ms)
+            tidied.set()
+
+    store = Tidied(str(tmp_path / "store"))
     old_ms = NOON_MS - 20 * DAY_MS
     recorded = [
         samples([sample(at_ms=old_ms)]),
         group_samples([group_sample(at_ms=old_ms)]),
         events([happening(at_ms=old_ms)]),
-        from_rows(Kind.ROLLUP_1H, [rollup(Kind.ROLLUP_1H, bucket_ms=old_ms)]),
     ]
     store.write(recorded, batch="old")
-    if rolled_up:
-        store.write([from_rows(Kind.ROLLUP_5M, [rollup(Kind.ROLLUP_5M)])], batch="rolled")
-    days = dict.fromkeys((*RAW, Kind.ROLLUP_1H), 7)
+    if rolled_up is not None:
+        store.write([from_rows(rolled_up, [rollup(rolled_up)])], batch="rolled")
+    days = dict.fromkeys(RAW, 7)
     writer_settings = WriterSettings(flush_ms=0, retention_days=days, rollups=rollups)
     spool = spool_in(tmp_path)
     writer = Writer(spool, store, writer_settings, SetClock(NOON_MS))
@@ -377,7 +386,7 @@ def test_the_service_deletes_no_samples_that_roll_ups_are_yet_to_be_made_of(
 
     writer.start()
     writer.notify()
-    eventually(lambda: not store.has(Kind.ROLLUP_1H), "the retention")
+    assert tidied.wait(30)
     writer.stop(10)
 
     old = day_of(old_ms)
