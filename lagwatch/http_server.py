@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from dataclasses import dataclass, replace
 from math import inf
+from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -24,6 +25,7 @@ from lagwatch.clock import Clock
 from lagwatch.config.files import version
 from lagwatch.config.server import ServerSettings, ServerTlsSettings
 from lagwatch.errors import ConfigError, Fault, LagwatchError
+from lagwatch.key_pair import load_key_pair
 from lagwatch.ports.access import MOST_STREAMS
 
 ASGIApp = Callable[
@@ -420,10 +422,10 @@ class Certificate:
         try:
             self.context = self._read()
         except (OSError, ssl.SSLError) as error:
-            file = self._settings.cert_file
-            self.problem = f"the certificate in {file} and its key cannot be used: {error}"
+            files = [str(path) for path in self._files()]
+            self.problem = f"one of {', '.join(files)} cannot be used: {error}"
             if versions != self._unread:
-                _log.error("certificate_not_renewed", file=str(file), reason=str(error))
+                _log.error("certificate_not_renewed", files=files, reason=str(error))
             self._unread = versions
             return
         self._seen, self.problem = versions, ""
@@ -433,15 +435,18 @@ class Certificate:
         files = self._settings
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(files.cert_file or "", files.key_file)
+        load_key_pair(context, files.cert_file or "", files.key_file)
         if files.client_ca_file is not None:
             context.load_verify_locations(files.client_ca_file)
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
-    def _versions(self) -> tuple[tuple[int, ...], ...]:
+    def _files(self) -> tuple[Path, ...]:
         files = (self._settings.cert_file, self._settings.key_file, self._settings.client_ca_file)
-        return tuple(version(path) for path in files if path is not None)
+        return tuple(path for path in files if path is not None)
+
+    def _versions(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(version(path) for path in self._files())
 
 
 def _most_connections(settings: ServerSettings) -> int:

@@ -697,7 +697,7 @@ async def _serve(settings: Settings, make_app: MakeApp, load: Callable[[], Setti
         time_zone=lambda: service.time_zone,
     )
     server = HttpServer(app, settings.server, clock)
-    service.server_problem = lambda: access.problem or server.problem
+    service.server_problem = lambda: "; ".join(filter(None, (access.problem, server.problem)))
     if service.checkpoints is not None:
         service.checkpoints.hold()
     _log.info("serving", url=server.url, clusters=sorted(settings.clusters))

@@ -662,6 +662,8 @@ class Alerts:
         for channel in sorted({**self._outlets, **left}):
             waiting, dead = left.get(channel, (0, 0))
             outlet = self._outlets.get(channel)
+            if self._dispatcher.is_ending(channel):
+                continue
             if outlet is None:
                 since_ms, problem = now_ms, not_configured(channel, waiting + dead)
             else:

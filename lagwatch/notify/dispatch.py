@@ -139,6 +139,11 @@ class Dispatcher:
             if before.get(name) is not deliverer:
                 self._start(name, deliverer)
 
+    def is_ending(self, channel: str) -> bool:
+        """True while a channel that is configured no more waits for its last answer."""
+        task = self._running.get(channel)
+        return channel not in self._deliverers and task is not None and not task.done()
+
     def wake(self) -> None:
         """Look into the outbox: it has changed."""
         for deliverer in self._deliverers.values():
@@ -424,8 +429,12 @@ class Deliverer:
                 return await asyncio.shield(sending)
         except asyncio.CancelledError:
             await asyncio.wait({sending}, timeout=_ANSWERS_WITHIN_S)
-            if sending.done() and not sending.cancelled() and sending.exception() is None:
-                self._delivered(message, sending.result())
+            if sending.done() and not sending.cancelled():
+                error = sending.exception()
+                if error is None:
+                    self._delivered(message, sending.result())
+                elif isinstance(error, NotifyError) and error.refusal is Refusal.SOME_RECIPIENTS:
+                    self._partly_delivered(message, str(error))
             raise
         finally:
             if not sending.done():

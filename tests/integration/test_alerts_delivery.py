@@ -339,6 +339,28 @@ def test_what_a_receiver_takes_while_lagwatch_ends_is_not_sent_again(
         assert len({request.key for request in receiver.requests}) == 1
 
 
+def test_a_channel_that_waits_for_its_last_answer_is_in_no_trouble(tmp_path, clock) -> None:
+    """A reload removed it while a message was on its way."""
+    fleet = Fleet(["billing"], clock)
+    with receiving(Reply(after_s=1.5)) as slow, receiving() as other:
+        with_both = alert_settings(tmp_path, POLICY + hook(slow, "slow") + hook(other, "other"))
+        with running(with_both, clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(slow.requests) == 1, "it is on its way")
+            reloaded = alert_settings(tmp_path, POLICY + hook(other, "other"))
+            alerts.call(lambda: alerts.alerts.reload(reloaded))
+            alerts.call(alerts.alerts._check_itself)  # noqa: SLF001
+            ending = alerts.call(lambda: alerts.alerts.problem)
+            dispatcher = alerts.alerts._dispatcher  # noqa: SLF001
+            was_ending = dispatcher.is_ending("slow")
+            eventually(lambda: not dispatcher.is_ending("slow"), "its answer")
+            alerts.call(alerts.alerts._check_itself)  # noqa: SLF001
+
+        assert (was_ending, ending) == (True, "")
+        assert [notice["about"] for notice in other.notices] == ["group"]
+
+
 def test_a_receiver_that_hangs_delays_no_other(tmp_path, clock) -> None:
     with receiving(*[Reply(after_s=60)] * 10) as hanging, receiving() as good:
         text = POLICY + hook(hanging, "hanging") + hook(good, "good")

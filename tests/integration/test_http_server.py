@@ -33,7 +33,7 @@ from lagwatch_api.gate import MAX_BODY_BYTES
 from lagwatch_api.v1.stream import endpoints
 from tests.support import traffic
 from tests.support.api_doubles import GivenCluster, GivenQueries
-from tests.support.certificates import self_signed
+from tests.support.certificates import self_signed, with_pass_phrase
 from tests.support.served import serving
 from tests.support.waiting import eventually
 
@@ -384,6 +384,21 @@ def test_a_certificate_that_could_not_be_read_is_read_as_soon_as_it_can(tmp_path
     assert (certificate.problem, certificate.context is first) == ("", False)
     events = [each["event"] for each in logged]
     assert events == ["certificate_not_renewed", "certificate_renewed"]
+
+
+def test_a_key_with_a_pass_phrase_is_refused_and_asks_nobody(tmp_path) -> None:
+    """OpenSSL would ask for it on the terminal, for ever."""
+    cert_file, key_file = self_signed(tmp_path)
+    settings = ServerTlsSettings(cert_file=cert_file, key_file=key_file)
+    certificate = Certificate(settings)
+    with_pass_phrase(key_file)
+
+    certificate.renew()
+
+    assert str(key_file) in certificate.problem
+    assert "the key has a pass phrase" in certificate.problem
+    with pytest.raises(ConfigError, match="the key has a pass phrase"):
+        Certificate(settings)
 
 
 def test_readyz_names_tokens_that_cannot_be_read_again(tmp_path) -> None:

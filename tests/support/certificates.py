@@ -76,3 +76,15 @@ def _valid_today(name: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.Certi
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=1))
     )
+
+
+def with_pass_phrase(key_file: Path) -> None:
+    """Encrypt a key in its file."""
+    key = serialization.load_pem_private_key(key_file.read_bytes(), None)
+    key_file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )

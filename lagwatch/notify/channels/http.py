@@ -16,6 +16,7 @@ from lagwatch.config.section import MAX_PORT
 from lagwatch.core.words import printable
 from lagwatch.errors import ConfigError, Fault, NotifyError, Refusal
 from lagwatch.hiding import hide
+from lagwatch.key_pair import load_key_pair
 from lagwatch.notify.channels.base import ChannelLimits
 from lagwatch.notify.notice import Message, ReportMessage
 
@@ -322,7 +323,7 @@ def tls_context(
     try:
         context = ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
         if cert_file is not None:
-            context.load_cert_chain(cert_file, key_file)
+            load_key_pair(context, cert_file, key_file)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
             [
