@@ -308,7 +308,7 @@ def test_telegrafs_documents_are_read_from_their_source(
             "@timestamp": "2026-11-21T04:08:57Z",
             "measurement_name": "burrow_topic",
             "burrow_topic": {"offset": "ten"},
-            "tag": {"cluster": "c1"},
+            "tag": {"cluster": "c1", "topic": "t", "partition": "12"},
         },
         {"@timestamp": "2026-11-22T00:00:00Z", "measurement_name": "burrow_group"},
     ]
