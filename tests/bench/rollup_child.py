@@ -21,7 +21,7 @@ _WARM_UP_HOURS = 6
 def main(master: str, folder: str, hours: int) -> None:
     forever = RetentionSettings(**{f"{kind.value}_days": 0 for kind in Kind})
     ref = StoreRef(settings=HistorySettings(url=folder, retention=forever))
-    spark = start(JobsSettings(master=master, driver_memory_mb=1024), name="bench")
+    spark = start(JobsSettings(master=master, driver_memory_mb=1024), name="rollup")
 
     def seconds(rolled_hours: int) -> float:
         forget(Path(folder))
