@@ -38,8 +38,9 @@ _LONG: Final = 12
 _PLACEHOLDER: Final = re.compile(r"\{[{%].*?[}%]\}", re.DOTALL)
 _USER: Final = re.compile(r"[^\s\"',]+:[^\s\"',]*@")
 SECRET_NAME: Final = re.compile(
-    r"pass(word|wd|phrase)|(?<![a-z])(pass|pw)(?![a-z])|pwd|secret|token|key|auth(orization)?(?![a-z])|user\.info|cookie"
-    r"|credential|jaas|private|signature|assertion|\bsas\b|oauthbearer\.(config|extensions)"
+    r"pass(word|wd|phrase)|(?<![a-z])(pass|pw)(?![a-z])|pwd|secret|token|key"
+    r"|auth(orization)?(?![a-z])|user\.info|cookie|credential|jaas|private"
+    r"|signature|assertion|\bsas\b|oauthbearer\.(config|extensions)"
 )
 _NAMED: Final = re.compile(r"""([\w.-]+)["']?\s*[:=]\s*["']?([^\s"'&,}]+)""")
 """Names with their values in JSON, a form or YAML."""

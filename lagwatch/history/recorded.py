@@ -70,7 +70,10 @@ class Recorded:
 
 
 def rows_of_partitions(rows: Records) -> Int64:
-    """How many regular rows of partitions each row stands for: itself, or those of its round."""
+    """For each row how many rows of partitions there must be: itself, or all of its group's round.
+
+    0 for rows that are not of a whole round.
+    """
     if rows.kind not in _ROUNDS:
         return np.zeros(rows.size, np.int64)
     number = 1 if rows.kind is Kind.SAMPLES else rows_written(rows)
@@ -143,7 +146,7 @@ class _PartitionRows:
         self._there: dict[int, int] = {}
 
     def add(self, kind: Kind, at_ms: Int64, number: Int64) -> None:
-        """Distinct rows of a slot, with how many rows of partitions each of them stands for."""
+        """Add the `rows_of_partitions` of distinct rows of a kind to their hours."""
         into = self._there if kind is Kind.SAMPLES else self._written
         hours, place = np.unique(at_ms // HOUR_MS, return_inverse=True)
         total = np.zeros(hours.size, np.int64)
