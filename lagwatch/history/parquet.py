@@ -70,9 +70,7 @@ class ParquetStore(ParquetSlots):
         self, wanted: HistoryRange, low: str | None, high: str | None
     ) -> Iterator[Records]:
         for slot in sorted(self.slots(wanted, wanted.cluster or "")):
-            found = self.read_slot_groups(slot, wanted, low, high)
-            if found is not None:
-                yield found
+            yield from self.read_slot_groups(slot, wanted, low, high)
 
     def aggregate(self, wanted: HistoryRange, step_ms: int) -> Buckets:
         columns = (lag_column(wanted.kind), "time_lag_s", "status", "reason")

@@ -92,14 +92,14 @@ class ParquetSlots:
         """The rows of one slot that are wanted, each record once."""
         columns = wanted.chosen
         for low, high in self._ranges(slot, wanted):
-            rows = self._read_range(slot, wanted, columns, low, high)
-            if rows is not None and rows.size:
+            if parts := self._read_range(slot, wanted, columns, low, high):
+                rows = concat(parts)
                 yield rows.select(columns) if "source" not in columns else rows
 
     def read_slot_groups(
         self, slot: Slot, wanted: HistoryRange, low: str | None, high: str | None
-    ) -> Records | None:
-        """The same of groups with `low <= name < high`, at once; None when there are none."""
+    ) -> list[Records]:
+        """The same of groups with `low <= name < high`, at once: mostly in one part for a file."""
         return self._read_range(slot, wanted, wanted.chosen, low, high)
 
     def rows_by_group(self, slot: Slot, wanted: HistoryRange) -> Iterator[tuple[str, int]]:
@@ -193,7 +193,7 @@ class ParquetSlots:
         columns: Sequence[str],
         low: str | None,
         high: str | None,
-    ) -> Records | None:
+    ) -> list[Records]:
         for _ in range(_ATTEMPTS):
             try:
                 return self._read_once(slot, wanted, columns, low, high)
@@ -208,7 +208,7 @@ class ParquetSlots:
         columns: Sequence[str],
         low: str | None,
         high: str | None,
-    ) -> Records | None:
+    ) -> list[Records]:
         chosen = [
             (footer, groups)
             for footer in self.footers(slot)
@@ -223,12 +223,10 @@ class ParquetSlots:
             rows = of_groups(matching(found, wanted), low, high)
             if rows.size:
                 parts.append(rows)
-        if not parts:
-            return None
-        rows = concat(parts)
-        if may_repeat([footer for footer, _ in chosen]):
-            rows, _ = sort_unique(rows)
-        return rows
+        if parts and may_repeat([footer for footer, _ in chosen]):
+            rows, _ = sort_unique(concat(parts))
+            return [rows]
+        return parts
 
     def rows_of(
         self, footer: Footer, slot: Slot, groups: Sequence[int], columns: Sequence[str]

@@ -1,7 +1,10 @@
 """Sorts rows by key, removes duplicates, and selects rows."""
 
+import itertools
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Final
 
@@ -18,6 +21,7 @@ GroupRange = tuple[str | None, str | None]
 """`low <= name < high`; None is no limit."""
 
 _WIDEST: Final = 2**62
+_FEW_WORDS: Final = 64
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -99,6 +103,43 @@ def of_groups(rows: Records, low: str | None, high: str | None) -> Records:
     if low is None and high is None:
         return rows
     return rows.take(between(rows.text("group"), low, high))
+
+
+def by_ranges(
+    parts: Iterable[Records], ranges: Sequence[GroupRange]
+) -> Iterator[tuple[Records, ...]]:
+    """For each of `ranges`, which follow one another and cover all names, its rows of each part.
+
+    Rows that are in the order of their groups, as those of most files, are not copied.
+    """
+    return zip(*(_split(rows, ranges) for rows in parts), strict=True)
+
+
+def _split(rows: Records, ranges: Sequence[GroupRange]) -> list[Records]:
+    if len(ranges) == 1:
+        return [rows]
+    name = rows.text("group")
+    lows = [low for low, _ in ranges[1:] if low is not None]
+    place = np.array([*(bisect_right(lows, word) for word in name.words), 0], np.int32)[name.codes]
+    if bool((place[1:] >= place[:-1]).all()):
+        borders = np.searchsorted(place, np.arange(len(ranges) + 1)).tolist()
+        found = [rows.take(slice(*ends)) for ends in itertools.pairwise(borders)]
+    else:
+        found = [rows.take(place == number) for number in range(len(ranges))]
+    return [_narrowed(some) for some in found]
+
+
+def _narrowed(rows: Records) -> Records:
+    """Without the words of other rows: joining dictionaries takes longer than joining codes."""
+    return replace(
+        rows,
+        columns={
+            name: values.narrowed()
+            if isinstance(values, Text) and len(values.words) > _FEW_WORDS
+            else values
+            for name, values in rows.columns.items()
+        },
+    )
 
 
 def rows_by_group(rows: Records) -> Iterator[tuple[str, int]]:

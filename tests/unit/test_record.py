@@ -117,6 +117,17 @@ def test_texts_put_together_read_as_their_words(parts) -> None:
     assert len(set(whole.text("group").words)) == len(whole.text("group").words)
 
 
+@given(WORDS, st.data())
+def test_a_narrowed_text_reads_alike_and_holds_no_other_words(words, data) -> None:
+    text = Text.of(words)
+    some = text.take(np.flatnonzero([data.draw(st.booleans()) for _ in words]))
+
+    narrowed = some.narrowed()
+
+    assert narrowed.tolist() == some.tolist()
+    assert set(narrowed.words) == {word for word in some.tolist() if word is not None}
+
+
 @given(WORDS)
 def test_ranks_sort_as_words_do_and_unknown_first(words) -> None:
     ranks = Text.of(words).ranks().tolist()

@@ -69,10 +69,11 @@ def test_a_recording_lacks_rows_when_one_that_was_written_is_gone(seed: int) -> 
     lacking = [each for each in whole.samples if each is not regular[seed]]
     changes_only = [each for each in whole.samples if each["reason"] == "change"]
 
-    found = [
-        lacks_rows(Recording(samples=rows, groups=whole.groups, events=[]).raw(), NOON_MS)
+    raws = [
+        Recording(samples=rows, groups=whole.groups, events=[]).raw()
         for rows in (whole.samples, lacking, changes_only)
     ]
+    found = [lacks_rows([raw.samples], raw.rounds, NOON_MS) for raw in raws]
 
     assert found == [False, True, True]
 
@@ -83,5 +84,5 @@ def test_rows_before_the_time_in_question_are_not_missed() -> None:
     late = [each for each in whole.samples if each["at_ms"] >= later_ms]
     raw = Recording(samples=late, groups=whole.groups, events=[]).raw()
 
-    assert lacks_rows(raw, NOON_MS)
-    assert not lacks_rows(raw, later_ms)
+    assert lacks_rows([raw.samples], raw.rounds, NOON_MS)
+    assert not lacks_rows([raw.samples], raw.rounds, later_ms)

@@ -12,7 +12,7 @@ from lagwatch.core.record import Kind, from_rows
 from lagwatch.core.rollup import BucketSpan, merge, roll_up
 from lagwatch.history.layout import DAY_MS, HOUR_MS, day_start_ms
 from lagwatch.history.parquet import ParquetStore
-from lagwatch.history.rows import parts_of
+from lagwatch.history.rows import by_ranges, of_groups, parts_of, rows_by_group
 from lagwatch.jobs.rollup import plan
 from lagwatch.jobs.rollup.rows import Roller
 from lagwatch.jobs.stores.registry import job_store
@@ -43,6 +43,34 @@ def test_parts_cover_all_groups_and_none_is_much_too_large(sizes, most) -> None:
     assert len(parts) <= max(1, -(-sum(of_name.values()) // most))
     for found in of_part:
         assert sum(found) <= most + max(found, default=0)
+
+
+GROUPS = st.lists(st.sampled_from([f"group-{number:02}" for number in range(80)]), max_size=120)
+
+
+@given(
+    parts=st.lists(st.tuples(GROUPS, st.booleans()), min_size=1, max_size=4),
+    most=st.integers(1, 60),
+)
+def test_rows_are_split_by_ranges_of_groups_whether_in_their_order_or_not(parts, most) -> None:
+    rows = [
+        from_rows(
+            Kind.ROLLUP_5M,
+            [
+                rollup(Kind.ROLLUP_5M, group=group, partition=number)
+                for number, group in enumerate(sorted(groups) if ordered else groups)
+            ],
+        )
+        for groups, ordered in parts
+    ]
+    ranges = parts_of([pair for part in rows for pair in rows_by_group(part)], most)
+
+    split = list(by_ranges(rows, ranges))
+
+    assert len(split) == len(ranges)
+    for found, (low, high) in zip(split, ranges, strict=True):
+        expected = [of_groups(part, low, high) for part in rows]
+        assert [list(part.rows()) for part in found] == [list(part.rows()) for part in expected]
 
 
 def write_hours(store: ParquetStore, hours: range, groups: int, *, batch: str) -> None:

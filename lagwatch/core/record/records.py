@@ -6,6 +6,7 @@ of words and a code per row, -1 for unknown. Outside (`rows`) unknown is always 
 
 import base64
 import hashlib
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from lagwatch.core.record.columns import ColumnType, Kind, schema
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
-Index = NDArray[np.integer] | NDArray[np.bool_]
+Index = NDArray[np.integer] | NDArray[np.bool_] | slice
 
 DTYPE: Final[Mapping[ColumnType, type[np.generic]]] = {
     ColumnType.INT32: np.int32,
@@ -70,6 +71,18 @@ class Text:
 
     def take(self, index: Index) -> "Text":
         return Text(self.codes[index], self.words)
+
+    def narrowed(self) -> "Text":
+        """The same without words that no row holds."""
+        used = np.zeros(len(self.words) + 1, np.bool_)
+        used[self.codes] = True
+        used[UNKNOWN] = False
+        if np.count_nonzero(used) == len(self.words):
+            return self
+        table = np.cumsum(used, dtype=np.int32) - 1
+        table[UNKNOWN] = UNKNOWN
+        words = tuple(itertools.compress(self.words, used.tolist()))
+        return Text(table[self.codes].astype(np.int32, copy=False), words)
 
     def tolist(self) -> list[str | None]:
         words: list[str | None] = [*self.words, None]
@@ -144,7 +157,7 @@ class Records:
         return self.numbers(self.kind.time_column)
 
     def take(self, index: Index) -> "Records":
-        """The rows at these positions, in this order."""
+        """The rows at these positions, in this order; those of a slice are views."""
         return Records(
             kind=self.kind,
             columns={

@@ -23,7 +23,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.model import UNKNOWN
 from lagwatch.core.rollup.sketch import (
     Sketches,
     bin_middles,
@@ -50,10 +49,11 @@ _WITH_COUNT: Final = 2
 """Numbers of a sketch that holds a form and a count."""
 _SHIFT: Final = 7
 _MORE: Final = 0x80
+_NONE: Final = np.zeros(0, np.intp)
 _LONGEST: Final = 9
 """Bytes of the greatest number of 63 bits."""
-_AT_ONCE: Final = 8192
-"""Sketches that are decoded in one go: what is between bytes and numbers stays in the cache."""
+_BYTES_AT_ONCE: Final = 1 << 17
+"""So much is decoded in one go: what is between bytes and numbers stays in the cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,16 +94,21 @@ def decode(column: Sequence[bytes | None] | NDArray[np.object_], ends: Ends) -> 
     Raises:
         ValueError: these bytes are no sketches, or not those of these rows.
     """
-    starts = range(0, max(len(column), 1), _AT_ONCE)
-    parts = [slice(start, start + _AT_ONCE) for start in starts]
-    return concat_sketches([_decoded(column[part], ends.take(part)) for part in parts])
-
-
-def _decoded(column: Sequence[bytes | None] | NDArray[np.object_], ends: Ends) -> Sketches:
     parts = [part or b"" for part in column]
     offsets = np.zeros(len(parts) + 1, np.int64)
     np.cumsum([len(part) for part in parts], out=offsets[1:])
-    numbers, held = _from_leb128(np.frombuffer(b"".join(parts), np.uint8), offsets)
+    data = np.frombuffer(b"".join(parts), np.uint8)
+    borders = np.searchsorted(offsets, np.arange(_BYTES_AT_ONCE, data.size, _BYTES_AT_ONCE))
+    sketches = []
+    for begin, end in itertools.pairwise([0, *np.unique(borders).tolist(), len(parts)]):
+        places = offsets[begin : end + 1]
+        part = data[places[0] : places[-1]]
+        sketches.append(_decoded(part, places - places[0], ends.take(slice(begin, end))))
+    return concat_sketches(sketches)
+
+
+def _decoded(data: Bytes, offsets: Int64, ends: Ends) -> Sketches:
+    numbers, held = _from_leb128(data, offsets)
     known = held > 0
     head = np.cumsum(held)[known] - held[known]
     if np.any(numbers[head] > _GREATEST_FORM):
@@ -115,7 +120,8 @@ def _decoded(column: Sequence[bytes | None] | NDArray[np.object_], ends: Ends) -
     of_number = np.repeat(np.arange(known.size), held)
     inner = outer.inner
     inner[head] = False
-    entries = _entries(numbers[inner], of_number[inner], forms)
+    inside = np.flatnonzero(inner)
+    entries = _entries(numbers[inside], of_number[inside], forms)
     first, value, count = _around(outer, *entries, ends.numbers(binned))
     numbered = np.repeat(binned & (forms != _OLD_BINS), np.diff(first))
     value[numbered] = bin_middles(value[numbered])
@@ -191,32 +197,38 @@ def _around(
 
 def _entries(numbers: Int64, sketch: Int64, forms: Int64) -> tuple[Int64, Int64, Int64]:
     """Distance, count and sketch of every entry, of numbers that are not heads."""
-    old = forms[sketch] < _VALUES
-    begins = ~_is_count(numbers, sketch, old)
-    if old.any():
-        # of the old forms every second number begins an entry
-        number_of = np.arange(numbers.size) - np.searchsorted(sketch, sketch)
-        begins = np.where(old, number_of % 2 == 0, begins)
-    at = np.flatnonzero(begins)
-    place, head = sketch[at], numbers[at]
-    counted = old[at] | (head & 1 == 1)
-    follows = np.append(~begins, [False])[at + 1] & (np.append(sketch, UNKNOWN)[at + 1] == place)
-    if np.any(counted & ~follows):
+    old = np.flatnonzero(forms[sketch] < _VALUES) if bool((forms < _VALUES).any()) else _NONE
+    counted = np.flatnonzero(_is_counted(numbers, sketch, old))
+    follows = counted + 1
+    if counted.size and (
+        int(follows[-1]) == numbers.size or bool((sketch[follows] != sketch[counted]).any())
+    ):
         raise ValueError("a sketch ends within an entry")
-    count = np.ones(at.size, np.int64)
-    count[counted] = numbers[at[counted] + 1] + np.where(old[at[counted]], 0, 2)
-    return np.where(old[at], head, head >> 1), count, place
+    count = np.ones(numbers.size, np.int64)
+    count[counted] = numbers[follows] + 2
+    step = numbers >> 1
+    step[old] = numbers[old]
+    count[old] -= 2
+    begins = np.ones(numbers.size, np.bool_)
+    begins[follows] = False
+    at = np.flatnonzero(begins)
+    return step[at], count[at], sketch[at]
 
 
-def _is_count(numbers: Int64, sketch: Int64, old: Bools) -> Bools:
-    """Which numbers of the new forms say how often: those after an odd one that is not a count."""
-    odd = (numbers & 1 == 1) & ~old
+def _is_counted(numbers: Int64, sketch: Int64, old: Int64) -> Bools:
+    """Which numbers begin an entry that says how often it came; `old`: those of the old forms."""
+    odd: Bools = numbers & 1 == 1
+    odd[old] = False
     # within a run of odd numbers every second one is a count; so is what comes after an odd run
-    new_run = np.ones(numbers.size, np.bool_)
-    new_run[1:] = ~odd[:-1] | (sketch[1:] != sketch[:-1])
-    start = np.maximum.accumulate(np.where(new_run, np.arange(numbers.size), 0))
-    counts: Bools = (np.arange(numbers.size) - start) % 2 == 1
-    return counts
+    at = np.flatnonzero(odd)
+    new_run = np.ones(at.size, np.bool_)
+    new_run[1:] = (np.diff(at) > 1) | (sketch[at[1:]] != sketch[at[:-1]])
+    start = np.maximum.accumulate(np.where(new_run, at, 0))
+    odd[at[(at - start) & 1 == 1]] = False
+    # of the old forms every second number begins an entry
+    number_of = old - np.searchsorted(sketch, sketch[old])
+    odd[old[number_of % 2 == 0]] = True
+    return odd
 
 
 def _numbers(sketches: Sketches, ends: Ends) -> tuple[Int64, Int64]:

@@ -1,26 +1,30 @@
 """Chooses between buckets made anew and earlier ones when some of the source is missing."""
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.record import Records, SampleReason, Source, concat, is_word
-from lagwatch.core.rollup.build import Raw
 from lagwatch.core.rollup.rows import coded
 
 Int64 = NDArray[np.int64]
 
 
-def lacks_rows(raw: Raw, from_ms: int) -> bool:
-    """Are some rows of partitions missing that its rounds from then on say were written?
+def lacks_rows(samples: Iterable[Records], rounds: Records, from_ms: int) -> bool:
+    """Are some rows of partitions missing that the rounds from then on say were written?
 
-    Or all rounds of an instant of which there are such rows.
+    Or all rounds of an instant of which there are such rows. Of one cluster, the samples in parts.
     """
-    rounds = raw.rounds
-    there = of_whole_rounds(raw.samples) & (raw.samples.at_ms() >= from_ms)
     regular = of_whole_rounds(rounds) & (rounds.at_ms() >= from_ms)
-    if int(rows_written(rounds)[regular].sum()) > int(there.sum()):
-        return True
-    return not np.isin(raw.samples.at_ms()[there], rounds.at_ms()[regular]).all()
+    instants = np.unique(rounds.at_ms()[regular])
+    there = 0
+    for rows in samples:
+        at_ms = rows.at_ms()[of_whole_rounds(rows) & (rows.at_ms() >= from_ms)]
+        if not np.isin(np.unique(at_ms), instants).all():
+            return True
+        there += at_ms.size
+    return int(rows_written(rounds)[regular].sum()) > there
 
 
 def rows_written(rounds: Records) -> Int64:

@@ -21,8 +21,8 @@ MOST: Final = 4
 BITS: Final = 7
 """Significant bits that a bin keeps: its middle is off by less than 1 %."""
 
-_PER_DOUBLING: Final = 1 << (BITS - 1)
-"""Bins between a power of two and the next."""
+_DOUBLING_BITS: Final = BITS - 1
+"""Binary logarithm of the number of bins between a power of two and the next."""
 _WIDEST: Final = 62
 _PERCENT: Final = 100
 
@@ -120,15 +120,20 @@ def bins(value: Int64) -> Int64:
     """The middle of the bin of each value; a middle stays where it is."""
     drop = _bits_too_many(value)
     # the middle is in its own bin, so binning twice changes nothing: merging in any order agrees
-    half = np.where(drop > 0, np.int64(1) << np.maximum(drop - 1, 0), 0)
-    middle: Int64 = ((value >> drop) << drop) + half
+    middle: Int64 = ((value >> drop) << drop) + _half(drop)
     return middle
+
+
+def _half(drop: Int64) -> Int64:
+    """Half the width of a bin that drops so many bits, rounded down."""
+    half: Int64 = (np.int64(1) << drop) >> 1
+    return half
 
 
 def bin_numbers(middle: Int64) -> Int64:
     """The numbers of bins, from 0 on without holes, by their middles."""
     drop = _bits_too_many(middle)
-    numbers: Int64 = drop * _PER_DOUBLING + (middle >> drop)
+    numbers: Int64 = (drop << _DOUBLING_BITS) + (middle >> drop)
     return numbers
 
 
@@ -143,9 +148,8 @@ def _bits_too_many(value: Int64) -> Int64:
 
 def bin_middles(number: Int64) -> Int64:
     """The inverse."""
-    drop = np.maximum(number // _PER_DOUBLING - 1, 0)
-    half = np.where(drop > 0, np.int64(1) << np.maximum(drop - 1, 0), 0)
-    middles: Int64 = ((number - drop * _PER_DOUBLING) << drop) + half
+    drop = np.maximum((number >> _DOUBLING_BITS) - 1, 0)
+    middles: Int64 = ((number - (drop << _DOUBLING_BITS)) << drop) + _half(drop)
     return middles
 
 

@@ -1,8 +1,9 @@
 """Reads what a unit needs from whichever store keeps it, and rolls it up."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, Final
 
 from lagwatch.core.record import RAW, Kind, Records, concat, from_rows
@@ -18,7 +19,15 @@ from lagwatch.core.rollup import (
     merge,
     roll_up,
 )
-from lagwatch.history.rows import of_groups, parts_of, rows_by_group, sort_unique
+from lagwatch.history.rows import (
+    GroupRange,
+    by_ranges,
+    gathered,
+    of_groups,
+    parts_of,
+    rows_by_group,
+    sort_unique,
+)
 from lagwatch.jobs.stores.base import MakeRows
 from lagwatch.jobs.tables import StoreRef
 from lagwatch.jobs.units import Range, Ranges, Unit, common, units_of, widened
@@ -32,11 +41,22 @@ ROLLUPS_AT_ONCE: Final = 30_000
 
 Memory that a process touches for the first time costs more than the computation on it.
 """
+_PART_ROWS: Final = 50_000
+"""Parts read with fewer rows are joined: to split many small ones takes longer."""
 
 
 def sources(kind: Kind) -> tuple[Kind, ...]:
     """The kinds that a roll-up is made from."""
     return (FINER[kind],) if kind in FINER else RAW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """What a unit is made from; samples in parts, since they are many."""
+
+    samples: Sequence[Records]
+    rounds: Records
+    events: Records
 
 
 class Roller:
@@ -79,7 +99,7 @@ class Roller:
         for span in self._buckets_of(unit, [(unit.from_ms, self._kept_from_ms)]):
             rows, _ = self._with_earlier(rows, unit, span)
         # of finer roll-ups fewer samples come than before only where some of them are gone
-        if raw is None or lacks_rows(raw, unit.from_ms):
+        if raw is None or lacks_rows(raw.samples, raw.rounds, unit.from_ms):
             span = (unit.from_ms, unit.to_ms)
             rows, kept = self._with_earlier(rows, unit, span, of_equal=False)
             if kept.size:
@@ -115,26 +135,27 @@ class Roller:
 
     def _merged(self, unit: Unit) -> Iterator[Records]:
         """The rows of a unit from finer ones, for some groups at a time."""
-        rows = self._read(FINER[self._kind], unit, unit.from_ms, ())
-        for low, high in parts_of(rows_by_group(rows), self._rollups_at_once):
-            yield merge(of_groups(rows, low, high), self._kind)
+        parts = self._parts(FINER[self._kind], unit, unit.from_ms, ())
+        for rows in by_ranges(parts, _ranges(parts, self._rollups_at_once)):
+            yield merge(concat(rows), self._kind)
 
-    def _raw(self, unit: Unit) -> Raw:
+    def _raw(self, unit: Unit) -> _Source:
         back = unit.from_ms - self._back_ms
-        return Raw(
-            samples=self._read(Kind.SAMPLES, unit, back, SAMPLE_COLUMNS),
+        return _Source(
+            samples=self._parts(Kind.SAMPLES, unit, back, SAMPLE_COLUMNS),
             rounds=self._read(Kind.GROUP_SAMPLES, unit, back, ROUND_COLUMNS),
             events=self._read(Kind.EVENTS, unit, unit.from_ms, EVENT_COLUMNS),
         )
 
-    def _rolled_up(self, unit: Unit, raw: Raw) -> Iterator[Records]:
+    def _rolled_up(self, unit: Unit, source: _Source) -> Iterator[Records]:
         """The rows of a unit, for some groups at a time."""
         span = BucketSpan(kind=self._kind, from_ms=unit.from_ms, to_ms=unit.to_ms)
-        for low, high in parts_of(rows_by_group(raw.samples), self._samples_at_once):
+        ranges = _ranges(source.samples, self._samples_at_once)
+        for samples, (low, high) in zip(by_ranges(source.samples, ranges), ranges, strict=True):
             part = Raw(
-                samples=of_groups(raw.samples, low, high),
-                rounds=of_groups(raw.rounds, low, high),
-                events=of_groups(raw.events, low, high),
+                samples=concat(samples),
+                rounds=of_groups(source.rounds, low, high),
+                events=of_groups(source.events, low, high),
             )
             yield roll_up(part, span, cluster=unit.cluster, interval_ms=self._interval_ms)
 
@@ -146,12 +167,22 @@ class Roller:
         self._store.close()
 
     def _read(self, kind: Kind, unit: Unit, from_ms: int, columns: tuple[str, ...]) -> Records:
+        return concat(self._parts(kind, unit, from_ms, columns))
+
+    def _parts(
+        self, kind: Kind, unit: Unit, from_ms: int, columns: tuple[str, ...]
+    ) -> Sequence[Records]:
+        """The rows in one part or more."""
         wanted = HistoryRange(
             kind=kind, cluster=unit.cluster, from_ms=from_ms, to_ms=unit.to_ms, columns=columns
         )
-        parts = list(self._store.read_groups(wanted, unit.low, unit.high))
-        rows = concat(parts) if parts else from_rows(kind, (), columns or None)
-        return rows.select(columns) if columns else rows
+        found = self._store.read_groups(wanted, unit.low, unit.high)
+        parts = list(gathered(found, _PART_ROWS)) or [from_rows(kind, (), columns or None)]
+        return [rows.select(columns) for rows in parts] if columns else parts
+
+
+def _ranges(parts: Iterable[Records], most: int) -> list[GroupRange]:
+    return parts_of(chain.from_iterable(map(rows_by_group, parts)), most)
 
 
 def _sentence(kept: Records, cluster: str, what: str, how: str) -> str:
