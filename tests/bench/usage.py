@@ -34,7 +34,12 @@ def cpu_time(*pids: int, without: tuple[int, ...] = ()) -> Iterator[CpuTime]:
 
 def rss_bytes(*pids: int, without: tuple[int, ...] = ()) -> int:
     """Return the resident memory of `pids` and their descendants together."""
-    return sum(_rss_bytes(pid) for pid in family(pids, without))
+    return sum(_kilobytes(pid, "status", "VmRSS:") * 1024 for pid in family(pids, without))
+
+
+def pss_bytes(*pids: int) -> int:
+    """Return the memory of `pids` and their descendants; what several share counts once."""
+    return sum(_kilobytes(pid, "smaps_rollup", "Pss:") * 1024 for pid in family(pids, ()))
 
 
 def family(pids: tuple[int, ...], without: tuple[int, ...] = ()) -> set[int]:
@@ -62,14 +67,12 @@ def _cpu_s(pids: tuple[int, ...], without: tuple[int, ...]) -> float:
     return ticks / _TICKS_PER_S
 
 
-def _rss_bytes(pid: int) -> int:
+def _kilobytes(pid: int, file: str, name: str) -> int:
     try:
-        status = (_PROC / str(pid) / "status").read_text(encoding="ascii", errors="replace")
+        lines = (_PROC / str(pid) / file).read_text(encoding="ascii", errors="replace").splitlines()
     except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
         return 0
-    return sum(
-        int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:")
-    )
+    return sum(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
 def _every_stat() -> Iterator[tuple[int, list[str]]]:

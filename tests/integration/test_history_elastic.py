@@ -1,6 +1,7 @@
 """The Elasticsearch store against the real server: what is stored how, and read back."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,12 @@ import orjson
 import pytest
 from elasticsearch import BadRequestError, Elasticsearch
 
+from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind, concat, from_rows, record_ids, schema
 from lagwatch.errors import HistoryError
 from lagwatch.history.elastic import ElasticStore
 from lagwatch.history.elastic.indices import put_template, templates
+from lagwatch.jobs.stores.registry import job_store
 from lagwatch.ports.history import HistoryRange
 from tests.support.elastic_history import (
     DAY_MS,
@@ -20,6 +23,7 @@ from tests.support.elastic_history import (
     open_store,
     partitions,
     samples,
+    settings,
     unique_prefix,
 )
 from tests.support.elasticsearch import EmbeddedElasticsearch
@@ -149,6 +153,7 @@ def test_a_live_row_takes_the_place_of_a_backfilled_one_and_never_the_other_way_
 def test_rows_that_can_never_be_stored_are_set_aside_with_the_reason_and_the_others_are_kept(
     store: ElasticStore, prefix: str, client: Elasticsearch, tmp_path: Path
 ) -> None:
+    store.write([], batch="templates")
     conflicting = {"properties": {"owner": {"type": "date"}}}
     client.indices.create(index=f"{prefix}-samples-2026.11.21", mappings=conflicting)
     fine, refused = samples(5, owner=None), samples(2, first=5, owner="/10.0.0.7")
@@ -214,6 +219,7 @@ def test_a_red_index_is_an_error_that_passes_for_the_writer(
 ) -> None:
     store = open_store(elasticsearch.url, prefix, tmp_path, timeout_s=3.0)
     index = f"{prefix}-samples-2026.11.21"
+    store.write([], batch="templates")
     create_red(client, index)
 
     with pytest.raises(HistoryError, match="primary shard is not active") as caught:
@@ -439,7 +445,57 @@ def test_a_template_of_others_that_would_hide_ours_is_named(
     client.indices.create(index=theirs, mappings={"properties": {"group": {"type": "text"}}})
     (torn,) = store.verify().torn
     assert sound.torn == ()
-    assert torn.startswith(f"{theirs}: another index template made it")
+    assert torn.startswith(f"{theirs} was not made by lagwatch's index template")
     assert caught.value.kind == "schema"
     assert partitions(store) == [0]
     store.close()
+
+
+def test_templates_and_indices_that_are_deleted_meanwhile_are_made_anew(
+    store: ElasticStore, prefix: str, client: Elasticsearch
+) -> None:
+    """Elasticsearch would guess a mapping, in which names are analysed text."""
+    store.write([samples(1)], batch="a")
+    client.indices.delete_index_template(name=f"{prefix}-*")
+    client.indices.delete(index=f"{prefix}-samples-2026.11.21")
+
+    store.write([samples(2)], batch="b")
+
+    (index,) = client.indices.get(index=f"{prefix}-samples").body.values()
+    assert index["mappings"]["properties"]["group"] == {"type": "keyword"}
+    assert store.verify().torn == ()
+
+
+def test_rows_wait_while_their_index_has_a_mapping_that_was_guessed(
+    store: ElasticStore, prefix: str, client: Elasticsearch
+) -> None:
+    """Deleted, and made anew by rows of another process before the templates were there again."""
+    store.write([samples(1)], batch="a")
+    index = f"{prefix}-samples-2026.11.21"
+    client.indices.delete_index_template(name=f"{prefix}-*")
+    client.indices.delete(index=index)
+    client.index(index=index, document={"group": "billing"})
+
+    with pytest.raises(HistoryError, match=index) as caught:
+        store.write([samples(2)], batch="b")
+    client.indices.delete(index=index)
+    store.write([samples(2)], batch="b")
+
+    assert caught.value.retryable
+    assert "_reindex" in str(caught.value)
+    assert partitions(store) == [0, 1]
+
+
+def test_roll_ups_say_that_an_index_was_not_made_by_our_template(
+    elasticsearch: EmbeddedElasticsearch, prefix: str, client: Elasticsearch
+) -> None:
+    document = {"cluster": "prod", "group": "billing", "at_ms": NOON_MS}
+    client.index(index=f"{prefix}-samples-2026.11.21", document=document, refresh=True)
+    history = HistorySettings(
+        store="elasticsearch", elasticsearch=settings(elasticsearch.url, prefix)
+    )
+
+    with closing(job_store(history).rollups()) as rollups, pytest.raises(HistoryError) as caught:
+        rollups.clusters()
+
+    assert "`lagwatch history verify` names it" in str(caught.value)

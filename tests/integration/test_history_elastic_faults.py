@@ -282,6 +282,7 @@ def test_only_what_every_installation_has_is_used(proxy: FaultProxy, tmp_path: P
         ("PUT", "_index_template"),
         ("POST", "_index_template"),
         ("GET", "_mapping"),
+        ("GET", "_settings"),
         ("PUT", "_bulk"),
         ("POST", "_refresh"),
         ("POST", "_pit"),

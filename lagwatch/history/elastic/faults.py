@@ -30,6 +30,9 @@ FULL_DISK: Final = "disk usage exceeded"
 Source: Elasticsearch, IndexMetadata.INDEX_READ_ONLY_ALLOW_DELETE_BLOCK.
 """
 
+_TEXT: Final = "Fielddata is disabled on ["
+"""Part of the reason why names cannot be counted where they are analysed text."""
+
 _BUSY: Final = frozenset(
     {
         HTTPStatus.REQUEST_TIMEOUT,
@@ -44,6 +47,11 @@ _NEEDED: Final = (
     "It needs, on {prefix}-*: create_doc, index, read, view_index_metadata, monitor, "
     "maintenance, auto_configure and delete_index; and, unless manage_templates = false, the "
     "cluster privileges manage_index_templates and monitor."
+)
+
+_NOT_OURS: Final = (
+    "an index of {prefix}-* was not made by lagwatch's index template, and holds names as analysed "
+    "text. `lagwatch history verify` names it, and says what to do"
 )
 
 
@@ -120,6 +128,8 @@ def _refused(error: ApiError, prefix: str) -> tuple[str, str, bool]:
     reason = reason_of(error.body) or f"HTTP {status}"
     if FULL_DISK in reason:
         return "disk_full", f"{reason}. Make room on its nodes, or shorten the retention.", True
+    if _TEXT in reason:
+        reason = _NOT_OURS.format(prefix=prefix)
     if status == HTTPStatus.UNAUTHORIZED:
         return "authentication", f"{reason}. Check api_key, or username and password.", True
     if status == HTTPStatus.FORBIDDEN:

@@ -208,14 +208,38 @@ def _fits(kind: Kind, mapping: Mapping[str, Any], columns: Iterable[str]) -> boo
     return all(properties.get(name, {}).get("type") == wanted[name]["type"] for name in columns)
 
 
-def foreign_mappings(client: Elasticsearch, kind: Kind, *, prefix: str) -> list[str]:
+NOT_OURS: Final = (
+    "was not made by lagwatch's index template: rows are not found by name there. Copy it with "
+    "_reindex, delete it, and copy it back; or delete it"
+)
+
+
+def uuid_of(client: Elasticsearch, index: str, *, prefix: str) -> str | None:
+    """What tells an index from another one of its name; None when there is none.
+
+    Raises:
+        HistoryError: the cluster did not answer.
+    """
+    with reported(f"look for {index}", prefix=prefix):
+        found = client.indices.get_settings(
+            index=index, name="index.uuid", flat_settings=True, ignore_unavailable=True
+        ).body
+    held = found.get(index)
+    return None if held is None else str(held["settings"]["index.uuid"])
+
+
+def foreign_mappings(
+    client: Elasticsearch, kind: Kind, *, prefix: str, only: str | None = None
+) -> list[str]:
     """Indices of a kind that another template made, sorted: rows are not found by their key there.
+
+    `only`: the one index in question.
 
     Raises:
         HistoryError: the cluster did not answer.
     """
     with reported("read the mappings of the indices", prefix=prefix):
-        found = client.indices.get_mapping(index=all_indices(prefix, kind)).body
+        found = client.indices.get_mapping(index=only or all_indices(prefix, kind)).body
     return sorted(
         name
         for name, held in found.items()

@@ -13,13 +13,16 @@ from lagwatch.history.elastic.client import connect
 from lagwatch.history.elastic.documents import Document, by_index, documents, rows_of
 from lagwatch.history.elastic.faults import STORE, reported
 from lagwatch.history.elastic.indices import (
+    NOT_OURS,
     all_indices,
+    foreign_mappings,
     holdings,
     indices_between,
     last_day,
     overruled,
     put_template,
     templates,
+    uuid_of,
 )
 from lagwatch.history.elastic.search import EVERYTHING, Json, Searcher, aggregate, in_range
 from lagwatch.history.elastic.verify import verify
@@ -74,6 +77,8 @@ class ElasticStore:
         )
         self._lock = Lock()
         self._ready = False
+        self._made_right: dict[str, str] = {}
+        """By index its UUID, of those whose mapping is known to be lagwatch's."""
         self._unseen: set[str] = set()
         """Indices that were written to and not refreshed since."""
 
@@ -126,6 +131,7 @@ class ElasticStore:
         self._prepare()
         rejected: list[RejectedRow] = []
         for part in by_index(records, self.prefix):
+            self._require_own(part.index, part.rows.kind)
             with self._lock:
                 self._unseen.add(part.index)
             self._allowed()
@@ -145,20 +151,34 @@ class ElasticStore:
     def _prepare(self) -> None:
         """Write the templates, once, before the first index can be made without them."""
         with self._lock:
-            if self._ready or not self._manage_templates:
-                return
-            with reported("write the index templates", prefix=self.prefix):
-                for name, template in templates(self.prefix).items():
-                    put_template(self.client, name, template)
-                reasons = (overruled(self.client, self.prefix, kind) for kind in Kind)
-                if reason := next(filter(None, reasons), ""):
-                    raise HistoryError(
-                        store=STORE,
-                        kind="schema",
-                        message=f"Elasticsearch: {reason}.",
-                        retryable=True,  # the rows wait in the spool
-                    )
-            self._ready = True
+            if self._manage_templates and not self._ready:
+                self._write_templates()
+                self._ready = True
+
+    def _write_templates(self) -> None:
+        with reported("write the index templates", prefix=self.prefix):
+            for name, template in templates(self.prefix).items():
+                put_template(self.client, name, template)
+            reasons = (overruled(self.client, self.prefix, kind) for kind in Kind)
+            if reason := next(filter(None, reasons), ""):
+                raise _foreign(reason)
+
+    def _require_own(self, index: str, kind: Kind) -> None:
+        """Have an index made by lagwatch's template, now or whenever it was made.
+
+        Somebody may delete templates and indices at any time: Elasticsearch would then make the
+        index anew with a mapping that it guesses.
+        """
+        if not self._manage_templates:
+            return
+        uuid = uuid_of(self.client, index, prefix=self.prefix)
+        with self._lock:
+            if uuid is None:
+                self._write_templates()
+            elif self._made_right.get(index) != uuid:
+                if index in foreign_mappings(self.client, kind, prefix=self.prefix, only=index):
+                    raise _foreign(f"{index} {NOT_OURS}")
+                self._made_right[index] = uuid
 
     def _prefer(self, index: str, there: Sequence[Document]) -> BulkOutcome:
         """Replace stored rows of a worse source that have the keys of these."""
@@ -396,3 +416,9 @@ def _groups_between(low: str | None, high: str | None) -> Iterator[Json]:
 def _instant(aggregation: Json) -> int | None:
     value = aggregation["value"]
     return None if value is None else int(value)
+
+
+def _foreign(reason: str) -> HistoryError:
+    message = f"Elasticsearch: {reason}."
+    # the rows wait in the spool
+    return HistoryError(store=STORE, kind="schema", message=message, retryable=True)

@@ -13,7 +13,13 @@ from lagwatch.core.record import SCHEMA_VERSION, Kind, Records, record_ids, sche
 from lagwatch.errors import HistoryError
 from lagwatch.history.elastic.documents import rows_of
 from lagwatch.history.elastic.faults import reported
-from lagwatch.history.elastic.indices import foreign_mappings, holdings, index_name, red_indices
+from lagwatch.history.elastic.indices import (
+    NOT_OURS,
+    foreign_mappings,
+    holdings,
+    index_name,
+    red_indices,
+)
 from lagwatch.history.elastic.search import EVERYTHING, Json, Searcher
 from lagwatch.history.recorded import Recorded, rows_of_partitions
 from lagwatch.ports.history import ReportProgress, Verification
@@ -47,9 +53,7 @@ def verify(
             found.torn.append(f"{name}: a shard is not assigned to any node")
         for name in foreign_mappings(client, kind, prefix=prefix):
             indices.pop(name, None)
-            found.torn.append(
-                f"{name}: another index template made it, rows are not found by name: reindex it"
-            )
+            found.torn.append(f"{name} {NOT_OURS}")
     total = sum(index.rows for indices in held.values() for index in indices.values())
     done = 0
     for kind, indices in held.items():
