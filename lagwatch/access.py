@@ -13,11 +13,11 @@ from typing import Final
 import structlog
 
 from lagwatch.clock import Clock
-from lagwatch.config.files import version
 from lagwatch.config.server import ProxySettings, ServerSettings
 from lagwatch.config.tokens import Token, hashed, read_tokens
 from lagwatch.errors import ConfigError
 from lagwatch.log import AUDIT
+from lagwatch.named_files import version
 from lagwatch.ports.access import COOKIE, EVERYBODY, NOBODY, Caller, Scope
 
 _LOOK_EVERY_S: Final = 1.0

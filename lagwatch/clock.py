@@ -10,6 +10,8 @@ from lagwatch.core.words import duration
 
 STANDSTILL_S: Final = 15.0
 """More between two looks: lagwatch did not run. Data are stale after so long, too."""
+LEAP_BELIEVED_S: Final = 3600.0
+"""The clock went ahead by a leap so long ago: it is taken to be right."""
 _PAUSE: Final = 400
 """Times what a round took: a quarter of a per cent of a core."""
 
@@ -97,3 +99,31 @@ class Standstills:
         return Standstill(
             from_ms=now_ms - round(past_s * 1000), until_ms=now_ms, surely=ran_s >= STANDSTILL_S
         )
+
+
+class Leaps:
+    """By how much the clock was set ahead lately: it may be wrong.
+
+    By a wrong clock everything is old at once. So nothing is forgotten or deleted for its age until
+    the clock has gone on from its leap for an hour: after a pause of the machine, or when its clock
+    is set right, that is late and does no harm.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seen = clock.now_ms(), clock.monotonic_s()
+        self._ahead_ms = 0
+        self._leapt_s = 0.0
+
+    def ahead_ms(self) -> int:
+        """0 when it is believed; may be asked at any distance."""
+        (before_ms, before_s), now_ms = self._seen, self._clock.now_ms()
+        now_s = self._clock.monotonic_s()
+        self._seen = now_ms, now_s
+        leap_ms = now_ms - before_ms - round((now_s - before_s) * 1000)
+        if abs(leap_ms) > STANDSTILL_S * 1000:
+            self._ahead_ms = max(0, self._ahead_ms + leap_ms)
+            self._leapt_s = now_s
+        if now_s - self._leapt_s >= LEAP_BELIEVED_S:
+            self._ahead_ms = 0
+        return self._ahead_ms

@@ -22,10 +22,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from lagwatch.clock import Clock
-from lagwatch.config.files import version
 from lagwatch.config.server import ServerSettings, ServerTlsSettings
 from lagwatch.errors import ConfigError, Fault, LagwatchError
-from lagwatch.key_pair import load_key_pair
+from lagwatch.key_pair import Validity, load_key_pair, validity
+from lagwatch.named_files import version
 from lagwatch.ports.access import MOST_STREAMS
 
 ASGIApp = Callable[
@@ -91,7 +91,7 @@ class HttpServer:
             ConfigError: the certificate cannot be used.
         """
         self._clock = clock
-        self._certificate = Certificate(settings.tls) if settings.tls.cert_file else None
+        self._certificate = Certificate(settings.tls, clock) if settings.tls.cert_file else None
         self._listener = _listen(settings.host, settings.port)
         self._uvicorn = _Uvicorn(
             app,
@@ -389,18 +389,20 @@ def _size(headers: list[tuple[bytes, bytes]]) -> int:
 class Certificate:
     """The server's certificate; new connections get the one that the files hold now."""
 
-    def __init__(self, settings: ServerTlsSettings) -> None:
-        """Read it.
+    def __init__(self, settings: ServerTlsSettings, clock: Clock) -> None:
+        """Read it; one that has expired is served all the same, for there is no better one.
 
         Raises:
             ConfigError: it cannot be used.
         """
         self._settings = settings
+        self._clock = clock
         self._seen = self._unread = self._versions()
-        self.problem = ""
+        self._fault = ""
         """Why files that have changed are not in use; ""."""
+        self._said = ""
         try:
-            self.context = self._read()
+            self.context, self._valid = self._read()
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(
                 [
@@ -412,34 +414,58 @@ class Certificate:
                     )
                 ]
             ) from error
+        self._look_at_dates()
+
+    @property
+    def problem(self) -> str:
+        """Why files that have changed are not in use, or what is used is not valid; ""."""
+        return "; ".join(filter(None, (self._fault, self._date_problem())))
 
     def renew(self) -> None:
         """Read the files again if they have changed; while they cannot be used the old stay."""
+        self._look_at_dates()
         versions = self._versions()
         if versions == self._seen:
-            self.problem = ""
+            self._fault = ""
             return
         try:
-            self.context = self._read()
+            context, valid = self._read()
+            if valid.problem and not self._date_problem():
+                raise ssl.SSLError(1, f"the certificate {valid.problem}")  # noqa: TRY301
         except (OSError, ssl.SSLError) as error:
             files = [str(path) for path in self._files()]
-            self.problem = f"one of {', '.join(files)} cannot be used: {error}"
+            self._fault = f"one of {', '.join(files)} cannot be used: {error}"
             if versions != self._unread:
                 _log.error("certificate_not_renewed", files=files, reason=str(error))
             self._unread = versions
             return
-        self._seen, self.problem = versions, ""
+        self.context, self._valid = context, valid
+        self._seen, self._fault = versions, ""
         _log.info("certificate_renewed", file=str(self._settings.cert_file))
 
-    def _read(self) -> ssl.SSLContext:
+    def _date_problem(self) -> str:
+        until_s = self._valid.until_s
+        expired = until_s is not None and until_s * 1000 <= self._clock.now_ms()
+        problem = "has expired" if expired else self._valid.problem
+        return f"the certificate {problem}: clients refuse it" if problem else ""
+
+    def _look_at_dates(self) -> None:
+        """Log once that the certificate in use is not valid."""
+        problem = self._date_problem()
+        if problem and problem != self._said:
+            _log.error("certificate_not_valid", file=str(self._settings.cert_file), reason=problem)
+        self._said = problem
+
+    def _read(self) -> tuple[ssl.SSLContext, Validity]:
         files = self._settings
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         load_key_pair(context, files.cert_file or "", files.key_file)
+        valid = validity(context)
         if files.client_ca_file is not None:
             context.load_verify_locations(files.client_ca_file)
             context.verify_mode = ssl.CERT_REQUIRED
-        return context
+        return context, valid
 
     def _files(self) -> tuple[Path, ...]:
         files = (self._settings.cert_file, self._settings.key_file, self._settings.client_ca_file)

@@ -22,7 +22,7 @@ import uvloop
 
 from lagwatch import __version__, log
 from lagwatch.access import AccessControl
-from lagwatch.clock import Cadence, Clock, Standstill, Standstills, SystemClock
+from lagwatch.clock import Cadence, Clock, Leaps, Standstill, Standstills, SystemClock
 from lagwatch.collector.supervisor import CollectorSupervisor
 from lagwatch.config.burrow import BurrowView
 from lagwatch.config.settings import Settings
@@ -173,6 +173,7 @@ class Service:
         self._reload_problem = ""
         self.server_problem: Callable[[], str] = lambda: ""
         """What is wrong with the server's files; ""."""
+        self._leaps = Leaps(clock)
         self._standstills = Standstills(clock)
         self._stood_still: Standstill | None = None
         """The last time in which this process did not run."""
@@ -476,6 +477,7 @@ class Service:
         """Take in what the collector reports."""
         monitor = self.monitors[cluster]
         async for report in self.supervisors[cluster].reports():
+            monitor.doubt_clock(self._leaps.ahead_ms())
             if monitor.apply(report, self._clock.now_ms()):
                 self._round(monitor)
                 self._trim()
@@ -572,6 +574,7 @@ class Service:
     def _judged(self, monitor: ClusterMonitor) -> ClusterSnapshot | None:
         """Judge; None before the first complete round: verdicts on half the commits are wrong."""
         began_s = self._clock.monotonic_s()
+        monitor.doubt_clock(self._leaps.ahead_ms())
         snapshot = monitor.judge(self._clock.now_ms()) if monitor.complete else None
         took_s = self._judging[monitor.cluster].ended(began_s)
         if snapshot is not None:

@@ -58,8 +58,9 @@ def check(
 
 def _faults(settings: "Settings") -> "Iterator[Fault]":
     """What is wrong with alerts, and with the files that only `serve` reads."""
+    from lagwatch.clock import SystemClock
     from lagwatch.config.tokens import read_tokens
-    from lagwatch.errors import ConfigError
+    from lagwatch.errors import ConfigError, Fault
     from lagwatch.http_server import Certificate
     from lagwatch.notify.review import opening_faults, report_channels, review, template_faults
 
@@ -73,7 +74,14 @@ def _faults(settings: "Settings") -> "Iterator[Fault]":
         if settings.server.auth.tokens_file is not None:
             read_tokens(settings.server.auth.tokens_file)
         if settings.server.tls.cert_file is not None:
-            Certificate(settings.server.tls)
+            certificate = Certificate(settings.server.tls, SystemClock())
+            if certificate.problem:
+                yield Fault(
+                    key="server.tls.cert_file",
+                    value=str(settings.server.tls.cert_file),
+                    problem=certificate.problem,
+                    remedy="Renew the certificate.",
+                )
     except ConfigError as error:
         yield from error.faults
 

@@ -52,8 +52,20 @@ def token(
     if file is None:
         complain(f"add this line to server.auth.tokens_file:\n{text}")
     else:
+        before = _others(file, name)
         _append(file, text)
+        if before:
+            complain(f"{name} holds {before + 1} tokens now: to revoke the old, delete their lines")
     typer.echo(made)
+
+
+def _others(file: Path, name: str) -> int:
+    """How many lines of the file are of this name."""
+    try:
+        words = [line.split(maxsplit=1) for line in file.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError):  # to append says why, or the service does
+        return 0
+    return sum(parts[:1] == [name] for parts in words)
 
 
 def _append(file: Path, text: str) -> None:

@@ -11,6 +11,7 @@ from lagwatch.config.secret import HIDDEN, Template
 from lagwatch.config.section import OrFile, Readable
 from lagwatch.config.walk import Tree, holds, mark, tables
 from lagwatch.errors import Fault
+from lagwatch.named_files import refuse_pipe
 
 _LONGEST_PATH: Final = 1024
 _KEY: Final = re.compile(r"[A-Za-z0-9_+=-]{20,}")
@@ -33,15 +34,6 @@ def file_faults(tree: Tree) -> Iterator[Fault]:
                 yield from _readable(key, name, table, readable)
 
 
-def version(path: Path) -> tuple[int, ...]:
-    """A value that changes whenever the file is written or replaced, or its rights change."""
-    try:
-        found = path.stat()
-    except OSError:
-        return ()
-    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
-
-
 def _given(key: str, option: str, or_file: OrFile, table: Tree) -> Iterator[Fault]:
     if option in table and f"{option}_file" in table:
         yield Fault(
@@ -59,6 +51,7 @@ def _read(key: str, option: str, field: FieldInfo, table: Tree) -> Iterator[Faul
     if not isinstance(file, str):
         return
     try:
+        refuse_pipe(Path(file))
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         yield _unreadable(f"{key}_file", file, error)
@@ -75,6 +68,7 @@ def _readable(key: str, option: str, table: Tree, readable: Readable) -> Iterato
     if not isinstance(file, str):
         return
     try:
+        refuse_pipe(Path(file))
         if readable.text:
             Path(file).read_text(encoding="utf-8")
         else:

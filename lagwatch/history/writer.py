@@ -3,6 +3,7 @@
 No other part of the history retries.
 """
 
+import math
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Final
 import structlog
 
 from lagwatch.backoff import Backoff
-from lagwatch.clock import Clock
+from lagwatch.clock import Clock, Leaps
 from lagwatch.core.record import RAW, Kind, Records, concat
 from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.errors import HistoryError
@@ -21,7 +22,7 @@ from lagwatch.memory import give_back
 from lagwatch.ports.history import HistoryStore
 
 _LONGEST_DELAY_S: Final = 30.0
-_TIDY_EVERY_MS: Final = 600_000
+_TIDY_EVERY_S: Final = 600.0
 
 _log = structlog.get_logger()
 
@@ -61,7 +62,8 @@ class Writer:
         self._backoff = Backoff(first_s=0.5, longest_s=_LONGEST_DELAY_S)
         self._delay_s = 0.0
         """Until the next attempt after a failure."""
-        self._tidied_ms = 0
+        self._tidied_s = -math.inf
+        self._leaps = Leaps(clock)
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="history-writer", daemon=True)
@@ -97,7 +99,7 @@ class Writer:
         """Until the oldest row has waited long enough; a long time when there is none."""
         oldest_ms = self._spool.fill().oldest_ms
         if oldest_ms is None:
-            return _TIDY_EVERY_MS / 1000
+            return _TIDY_EVERY_S
         return max(0.0, oldest_ms + self._settings.flush_ms - self._clock.now_ms()) / 1000
 
     def _due(self) -> bool:
@@ -174,14 +176,17 @@ class Writer:
 
     def _tidy(self) -> None:
         """Apply retention and routine maintenance, from time to time, when no rows wait."""
-        now_ms = self._clock.now_ms()
-        if self._delay_s or now_ms - self._tidied_ms < _TIDY_EVERY_MS:
+        now_s = self._clock.monotonic_s()
+        if self._delay_s or now_s - self._tidied_s < _TIDY_EVERY_S:
             return
-        self._tidied_ms = now_ms
+        self._tidied_s = now_s
+        now_ms = self._clock.now_ms()
+        # nothing is old by a clock that may be wrong
+        old_ms = now_ms - self._leaps.ahead_ms()
         try:
             for kind, days in self._settings.retention_days.items():
                 if days and not (kind in RAW and self._rolled_up()):
-                    rows = self._store.delete_before(kind, day_of(now_ms - days * DAY_MS))
+                    rows = self._store.delete_before(kind, day_of(old_ms - days * DAY_MS))
                     if rows:
                         _log.info("history_retention", kind=kind.value, days=days, rows=rows)
             self._store.tidy(now_ms)

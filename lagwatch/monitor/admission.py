@@ -156,7 +156,7 @@ class Admission:
                 self._admit_commits(report, now_ms)
 
     def _admit_progress(self, report: Progress, now_ms: EpochMs) -> None:
-        if report.at_ms < now_ms - self._live.settings.expire_ms:
+        if report.at_ms < self._live.kept_from_ms(now_ms):
             return
         if report.reads is not None:
             self._drop(self._left(report.group, report.reads), now_ms)
@@ -190,7 +190,7 @@ class Admission:
         self.positions.update(report.positions)
         if not report.beside:
             self.exact_times = report.exact_times
-        keep = (report.commit_ms >= now_ms - self._live.settings.expire_ms) & (report.offset >= 0)
+        keep = (report.commit_ms >= self._live.kept_from_ms(now_ms)) & (report.offset >= 0)
         removed = np.flatnonzero(report.offset < 0)
         if removed.size:
             keep &= ~_removed_later(report, removed)

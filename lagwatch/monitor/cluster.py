@@ -219,6 +219,10 @@ class ClusterMonitor:
         fresh = self.complete and not self.is_stale(now_ms)
         return not fresh and is_unreachable(self.sources)
 
+    def doubt_clock(self, ahead_ms: int) -> None:
+        """The clock was set ahead by this lately, and may be wrong; 0 when it is believed."""
+        self._live.clock_ahead_ms = ahead_ms
+
     def apply(self, report: Report, now_ms: EpochMs) -> bool:
         """Take one report in; True when it calls for a new round of judgement."""
         match report:

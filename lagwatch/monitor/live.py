@@ -85,6 +85,8 @@ class LiveState:
         self.silent: dict[Identity, int] = {}
         """Rows of group-partitions that members hold and never committed."""
         self._expired_ms = 0
+        self.clock_ahead_ms = 0
+        """By how much the clock was set ahead lately: by that nothing gets old."""
         self.movements = Movements(
             self.pace,
             self.windows,
@@ -233,11 +235,14 @@ class LiveState:
         # a row without commits is there because a member holds the partition now
         seen_ms = np.where(newest >= 0, self.windows.commit_ms[newest, snapshot_rows], now_ms)
         last_ms = np.maximum.reduceat(seen_ms, self.layout.group_first[:-1])
-        expired = np.repeat(
-            last_ms < now_ms - self.settings.expire_ms, np.diff(self.layout.group_first)
-        )
+        expired = np.repeat(last_ms < self.kept_from_ms(now_ms), np.diff(self.layout.group_first))
         if expired.any():
             self.table.free(snapshot_rows[expired])
+
+    def kept_from_ms(self, now_ms: EpochMs) -> int:
+        """Groups whose last commit is older are dropped."""
+        ahead_ms = max(self.clock_ahead_ms, self.skew.corrected_ms)
+        return now_ms - ahead_ms - self.settings.expire_ms
 
     def set_back(self, at_ms: EpochMs) -> None:
         """The clock was set back to this instant: what was later on it is now."""
@@ -245,6 +250,7 @@ class LiveState:
         self.known.set_back(at_ms)
         self.pace.set_back(at_ms)
         self.first_ms = min(self.first_ms, at_ms)
+        self._expired_ms = min(self._expired_ms, at_ms)
 
     # what commits and losses are measured by
 

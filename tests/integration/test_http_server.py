@@ -34,6 +34,7 @@ from lagwatch_api.v1.stream import endpoints
 from tests.support import traffic
 from tests.support.api_doubles import GivenCluster, GivenQueries
 from tests.support.certificates import self_signed, with_pass_phrase
+from tests.support.history import SetClock
 from tests.support.served import serving
 from tests.support.waiting import eventually
 
@@ -332,10 +333,10 @@ def test_a_client_that_takes_nothing_is_left() -> None:
         assert len(received(greedy, b"never")) < _LARGE
 
 
-def renew(folder: Path, served: Path) -> None:
+def renew(folder: Path, served: Path, *, days: float = 1) -> None:
     """Put another certificate in the place of the one that is served."""
     folder.mkdir()
-    for file in self_signed(folder):
+    for file in self_signed(folder, days=days):
         shutil.copy(file, served / file.name)
 
 
@@ -365,7 +366,9 @@ def test_a_renewed_certificate_is_served_without_a_restart(tmp_path) -> None:
 
 def test_a_certificate_that_could_not_be_read_is_read_as_soon_as_it_can(tmp_path) -> None:
     cert_file, key_file = self_signed(tmp_path)
-    certificate = Certificate(ServerTlsSettings(cert_file=cert_file, key_file=key_file))
+    certificate = Certificate(
+        ServerTlsSettings(cert_file=cert_file, key_file=key_file), SystemClock()
+    )
     first = certificate.context
     renew(tmp_path / "renewed", tmp_path)
     with capture_logs() as logged:
@@ -386,11 +389,50 @@ def test_a_certificate_that_could_not_be_read_is_read_as_soon_as_it_can(tmp_path
     assert events == ["certificate_not_renewed", "certificate_renewed"]
 
 
+def test_a_certificate_that_has_expired_does_not_take_the_place_of_a_valid_one(tmp_path) -> None:
+    cert_file, key_file = self_signed(tmp_path)
+    settings = ServerTlsSettings(cert_file=cert_file, key_file=key_file)
+    certificate = Certificate(settings, SystemClock())
+    first = certificate.context
+    renew(tmp_path / "expired", tmp_path, days=-1)
+
+    certificate.renew()
+    problem, meanwhile = certificate.problem, certificate.context
+    with capture_logs() as logged:
+        anew = Certificate(settings, SystemClock())
+    renew(tmp_path / "valid", tmp_path)
+    for each in (certificate, anew):
+        each.renew()
+
+    assert str(cert_file) in problem
+    assert "has expired" in problem
+    assert meanwhile is first
+    assert [each["event"] for each in logged] == ["certificate_not_valid"]
+    assert certificate.problem == anew.problem == ""
+    assert certificate.context is not first
+
+
+def test_a_certificate_that_expires_in_use_is_named(tmp_path) -> None:
+    cert_file, key_file = self_signed(tmp_path)
+    clock = SetClock(SystemClock().now_ms())
+    certificate = Certificate(ServerTlsSettings(cert_file=cert_file, key_file=key_file), clock)
+    before = certificate.problem
+    clock.ms += 2 * 86_400_000
+
+    with capture_logs() as logged:
+        certificate.renew()
+        certificate.renew()
+
+    assert before == ""
+    assert certificate.problem == "the certificate has expired: clients refuse it"
+    assert [each["event"] for each in logged] == ["certificate_not_valid"]
+
+
 def test_a_key_with_a_pass_phrase_is_refused_and_asks_nobody(tmp_path) -> None:
     """OpenSSL would ask for it on the terminal, for ever."""
     cert_file, key_file = self_signed(tmp_path)
     settings = ServerTlsSettings(cert_file=cert_file, key_file=key_file)
-    certificate = Certificate(settings)
+    certificate = Certificate(settings, SystemClock())
     with_pass_phrase(key_file)
 
     certificate.renew()
@@ -398,7 +440,7 @@ def test_a_key_with_a_pass_phrase_is_refused_and_asks_nobody(tmp_path) -> None:
     assert str(key_file) in certificate.problem
     assert "the key has a pass phrase" in certificate.problem
     with pytest.raises(ConfigError, match="the key has a pass phrase"):
-        Certificate(settings)
+        Certificate(settings, SystemClock())
 
 
 def test_readyz_names_tokens_that_cannot_be_read_again(tmp_path) -> None:

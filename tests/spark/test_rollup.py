@@ -46,6 +46,7 @@ def run(
     store: StoreRef,
     *,
     now_ms: int = SOON_MS,
+    steps: list[str] | None = None,
     **request: Any,  # noqa: ANN401
 ) -> RollupResult:
     return run_rollup(
@@ -53,7 +54,7 @@ def run(
         store,
         RollupRequest(**request),
         now_ms=now_ms,
-        log_step=lambda _event, _values: None,
+        log_step=lambda event, _values: None if steps is None else steps.append(event),
     )
 
 
@@ -318,6 +319,7 @@ def test_what_is_not_rolled_up_is_not_deleted(spark: SparkSession, tmp_path: Pat
     old_ms = NOON_MS - 20 * DAY_MS
     record(tmp_path, recording(12, rounds=30, start_ms=old_ms))
     record(tmp_path, recording(13, rounds=30, start_ms=old_ms, cluster="there"), batch="there")
+    record(tmp_path, recording(14, rounds=30, cluster="goes on"), batch="goes-on")
     keeping = ref(tmp_path, retention=RetentionSettings())
 
     of_one = run(spark, keeping, clusters=("here",))
@@ -339,12 +341,34 @@ def test_days_that_were_never_rolled_up_are_made_whole_before_they_are_deleted(
     cut_ms = DAY_START_MS
     found = recording(21, rounds=120, start_ms=cut_ms - 20 * 60_000 + 10_000)
     record(tmp_path, found)
+    later = recording(22, rounds=30, start_ms=cut_ms + 7 * DAY_MS, cluster="goes on")
+    record(tmp_path, later, batch="goes-on")
 
     keeping = ref(tmp_path, retention=RetentionSettings(samples_days=7))
     result = run(spark, keeping, now_ms=cut_ms + 7 * DAY_MS + HOUR_MS)
 
     assert 0 < result.removed[Kind.SAMPLES] < len(found.samples)
-    assert_same(stored(tmp_path), computed(found, from_ms=cut_ms - DAY_MS))
+    made = {
+        kind: [row for row in rows if row["cluster"] == "here"]
+        for kind, rows in stored(tmp_path).items()
+    }
+    assert_same(made, computed(found, from_ms=cut_ms - DAY_MS))
+
+
+def test_a_clock_that_is_far_ahead_deletes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """All rows would be old by it: ages count from a day after the newest of them."""
+    record(tmp_path, recording(12, rounds=30, start_ms=NOON_MS - 8 * DAY_MS))
+    found = recording(13, rounds=30)
+    record(tmp_path, found, batch="newest")
+    keeping = ref(tmp_path, retention=RetentionSettings())
+    steps: list[str] = []
+
+    result = run(spark, keeping, now_ms=NOON_MS + 40 * DAY_MS, steps=steps)
+
+    days = ParquetStore(str(tmp_path)).days(Kind.SAMPLES, "here")
+    assert days == ("2026-11-21",)
+    assert set(result.removed) == {Kind.SAMPLES}
+    assert "retention_by_newest_row" in steps
 
 
 def test_files_that_cannot_be_used_are_set_aside_and_named(

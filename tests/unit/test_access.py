@@ -1,5 +1,6 @@
 """Who a caller is: tokens, users of a proxy, names of the server."""
 
+import os
 import resource
 from base64 import b64encode
 from pathlib import Path
@@ -298,6 +299,18 @@ def test_a_file_with_a_wrong_token_is_refused_without_showing_it(file, lines, pr
         control(tokens_file=file)
 
     assert "0000" not in str(raised.value)
+
+
+def test_a_pipe_in_the_place_of_the_file_blocks_nobody(file) -> None:
+    """To open one waits until somebody writes into it; all of lagwatch would wait."""
+    clock = StepClock()
+    access = control(clock, tokens_file=file)
+    file.unlink()
+    os.mkfifo(file)
+    clock.pass_s(2.0)
+
+    assert access.holder(READER).name == "reader"
+    assert "it is a pipe, not a file" in access.problem
 
 
 def test_a_file_that_anybody_may_write_is_refused(file) -> None:

@@ -29,6 +29,17 @@ def test_a_token_is_shown_once_and_kept_as_its_hash(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def test_it_is_said_that_an_old_token_of_the_name_goes_on(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    arguments = ["token", "alice", "--scope", "operate", "--file", str(file)]
+
+    first, second = (CliRunner().invoke(app, arguments) for _ in range(2))
+
+    assert first.stderr == ""
+    assert "alice holds 2 tokens now: to revoke the old, delete their lines" in second.stderr
+    assert len(read_tokens(file)) == 2
+
+
 def test_a_name_that_would_break_the_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
 

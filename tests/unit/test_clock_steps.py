@@ -55,6 +55,39 @@ def test_a_clock_that_is_set_makes_no_verdict_better_or_worse(steps_s: list[int]
         assert set(stalled) <= {Rule.STALLED, Rule.STOPPED}
 
 
+def test_a_group_is_not_forgotten_by_a_clock_that_may_be_wrong() -> None:
+    cluster = SteppedCluster(expire_ms=7 * 86_400_000)
+    cluster.create("t")
+    cluster.commit("rests", "t", 0, 1)
+    cluster.ends()
+    cluster.judge()
+    ahead_ms = 8 * 86_400_000
+    cluster.step_clock(ahead_ms / 1000)
+    cluster.monitor.doubt_clock(ahead_ms)
+    doubted = []
+    for offset in range(1, 30):
+        cluster.commit("runs", "t", 0, offset)
+        cluster.ends()
+        doubted.append(cluster.judge().groups)
+        cluster.wait(5)
+
+    # believed by itself, but Kafka's clock is known by then
+    cluster.monitor.doubt_clock(0)
+    cluster.wait(600)
+    cluster.commit("runs", "t", 0, 30)
+    cluster.ends()
+    refuted = cluster.judge().groups
+    cluster.step_clock(0)
+    cluster.wait(ahead_ms / 1000 + _HOUR_S)
+    cluster.commit("runs", "t", 0, 31)
+    cluster.ends()
+    true = cluster.judge().groups
+
+    assert set(doubted) == {("rests", "runs")}
+    assert refuted == ("rests", "runs")
+    assert true == ("runs",)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("steps_s", [[_HOUR_S, 0], [_HOUR_S, 0, -_HOUR_S], [-_HOUR_S]])
 def test_a_group_that_stops_after_the_clock_was_set_back_is_found(steps_s: list[int]) -> None:

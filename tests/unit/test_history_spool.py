@@ -393,6 +393,34 @@ def test_the_service_deletes_no_samples_that_roll_ups_are_yet_to_be_made_of(
     assert {kind for kind in RAW if old in store.days(kind, "here")} == kept
 
 
+def test_a_clock_that_leaps_ahead_deletes_nothing(tmp_path: Path) -> None:
+    """Its time may be wrong, and all rows would be old by it."""
+
+    class Leaping(SetClock):
+        def monotonic_s(self) -> float:
+            return 5.0 if self.ms < NOON_MS + DAY_MS else 700.0
+
+    tidied = threading.Event()
+
+    class Tidied(ParquetStore):
+        def tidy(self, now_ms: int) -> None:
+            super().tidy(now_ms)
+            tidied.set()
+
+    store, clock, spool = Tidied(str(tmp_path / "store")), Leaping(NOON_MS), spool_in(tmp_path)
+    days = dict.fromkeys(RAW, 7)
+    writer = Writer(spool, store, WriterSettings(flush_ms=0, retention_days=days), clock)
+    clock.ms += 40 * DAY_MS
+    spool.append(numbered(1))
+
+    writer.start()
+    writer.notify()
+    assert tidied.wait(30)
+    writer.stop(10)
+
+    assert store.days(Kind.SAMPLES, "here") == (day_of(NOON_MS),)
+
+
 def test_rows_wait_in_the_spool_to_make_larger_batches(tmp_path: Path) -> None:
     spool, store = spool_in(tmp_path), MemoryStore()
     clock = SetClock(NOON_MS)

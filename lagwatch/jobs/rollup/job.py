@@ -182,7 +182,7 @@ class _Run:
         self._intend(marks, due_in)
         made = self._roll(due_in)
         self._remember(marks, seen)
-        compacted, removed = self._tidy(clusters, marks)
+        compacted, removed = self._tidy(clusters, marks, _newest_ms(seen.values()))
         self._note_made(marks, clusters)
         self._problems |= dict.fromkeys([*self._store.set_aside, *self._rollups.set_aside])
         return RollupResult(
@@ -313,23 +313,31 @@ class _Run:
         self._saved = fresh
 
     def _tidy(
-        self, clusters: tuple[str, ...], marks: dict[str, Mark]
+        self, clusters: tuple[str, ...], marks: dict[str, Mark], newest_ms: int
     ) -> tuple[Compacted, Mapping[Kind, int]]:
         if not self._request.tidy:
             return Compacted(), {}
-        removed = self._delete_old(marks)
+        removed = self._delete_old(marks, self._old_by_ms(newest_ms))
         before_ms = end_of(Kind.ROLLUP_5M, self._now_ms)
         return self._rollups.compact(self._start_spark, clusters, before_ms), removed
 
-    def _delete_old(self, marks: dict[str, Mark]) -> Mapping[Kind, int]:
+    def _old_by_ms(self, newest_ms: int) -> int:
+        """The instant that ages count from: by a clock that is set wrong all rows would be old."""
+        if self._now_ms - newest_ms <= DAY_MS:
+            return self._now_ms
+        self._log_step("retention_by_newest_row", {"newest_ms": newest_ms, "now_ms": self._now_ms})
+        return newest_ms + DAY_MS
+
+    def _delete_old(self, marks: dict[str, Mark], now_ms: int) -> Mapping[Kind, int]:
         """Delete what is older than the retention; how many rows of each kind went.
 
         Rows that are not rolled up yet stay: those of other clusters or times, and those written
         since the run began. So do those whose roll-ups cannot be read any more.
         """
         gone = {}
-        unrolled = min(self._unrolled_day(marks), self._reopen_unreadable(marks))
-        for kind, day in self._first_kept_days().items():
+        kept = self._first_kept_days(now_ms)
+        unrolled = min(self._unrolled_day(marks), self._reopen_unreadable(marks, kept))
+        for kind, day in kept.items():
             before = min(day, unrolled) if kind in RAW else day
             if before < day:
                 self._log_step("kept_for_rollup", {"kind": kind.value, "from_day": unrolled})
@@ -338,10 +346,11 @@ class _Run:
             gone[kind] = self._store.delete_before(kind, before)
         return {kind: rows for kind, rows in gone.items() if rows}
 
-    def _first_kept_days(self) -> Mapping[Kind, str]:
+    def _first_kept_days(self, now_ms: int | None = None) -> Mapping[Kind, str]:
         """The first day that the retention keeps, of the kinds that are not kept for ever."""
+        now_ms = self._now_ms if now_ms is None else now_ms
         return {
-            kind: day_of(self._now_ms - days * DAY_MS)
+            kind: day_of(now_ms - days * DAY_MS)
             for kind, days in retention_days(self._ref.settings).items()
             if days
         }
@@ -356,12 +365,12 @@ class _Run:
         ]
         return day_of(min(changed, default=self._now_ms))
 
-    def _reopen_unreadable(self, marks: dict[str, Mark]) -> str:
+    def _reopen_unreadable(self, marks: dict[str, Mark], kept: Mapping[Kind, str]) -> str:
         """Have the next run make roll-ups anew that cannot be read, while their raw rows are there.
 
         Returns the first day whose raw rows must stay for that.
         """
-        raw_days = [day for kind, day in self._first_kept_days().items() if kind in RAW]
+        raw_days = [day for kind, day in kept.items() if kind in RAW]
         if not raw_days:
             return day_of(self._now_ms)
         before_ms = day_start_ms(max(raw_days))
@@ -382,6 +391,11 @@ class _Run:
             "next run makes them anew; delete the files that were set aside after that"
         ] = None
         return first
+
+
+def _newest_ms(seen: Iterable[RawRows]) -> int:
+    """Until when there are raw rows; the end of time without any."""
+    return max((end for look in seen for _, end in look.held), default=EVER_MS)
 
 
 def _intent(mark: Mark) -> Ranges:
