@@ -467,23 +467,36 @@ def test_templates_and_indices_that_are_deleted_meanwhile_are_made_anew(
 
 
 def test_rows_wait_while_their_index_has_a_mapping_that_was_guessed(
-    store: ElasticStore, prefix: str, client: Elasticsearch
+    elasticsearch: EmbeddedElasticsearch,
+    store: ElasticStore,
+    prefix: str,
+    client: Elasticsearch,
+    tmp_path: Path,
 ) -> None:
     """Deleted, and made anew by rows of another process before the templates were there again."""
     store.write([samples(1)], batch="a")
-    index = f"{prefix}-samples-2026.11.21"
+    index, aside = f"{prefix}-samples-2026.11.21", f"{prefix}kept"
     client.indices.delete_index_template(name=f"{prefix}-*")
     client.indices.delete(index=index)
-    client.index(index=index, document={"group": "billing"})
+    with closing(open_store(elasticsearch.url, prefix, tmp_path, manage_templates=False)) as other:
+        other.write([samples(1, first=5)], batch="guessed")
 
     with pytest.raises(HistoryError, match=index) as caught:
         store.write([samples(2)], batch="b")
-    client.indices.delete(index=index)
+    store.write([samples(1, at_ms=NOON_MS + DAY_MS)], batch="writes the templates")
+    for source, dest in ((index, aside), (aside, index)):
+        # as _reindex, which this server has no module for
+        client.indices.refresh(index=source)
+        found = client.search(index=source, size=100)["hits"]["hits"]
+        for hit in found:
+            client.index(index=dest, id=hit["_id"], document=hit["_source"], refresh=True)
+        client.indices.delete(index=source)
     store.write([samples(2)], batch="b")
 
     assert caught.value.retryable
     assert "_reindex" in str(caught.value)
-    assert partitions(store) == [0, 1]
+    assert partitions(store) == [0, 0, 1, 5]
+    assert store.verify().torn == ()
 
 
 def test_roll_ups_say_that_an_index_was_not_made_by_our_template(

@@ -6,6 +6,8 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from lagwatch.jobs.report.words import wall_clock
+
 HOUR_MS: Final = 3_600_000
 QUARTER_MS: Final = 900_000
 """Every zone's offset from UTC is a multiple of this: a quarter of an hour has one local hour."""
@@ -48,7 +50,7 @@ class Day:
             Hour(
                 from_ms=at_ms,
                 to_ms=min(at_ms + HOUR_MS, self.to_ms),
-                label=_label(self.wall(at_ms)),
+                label=wall_clock(self.wall(at_ms)),
             )
             for at_ms in range(self.from_ms, self.to_ms, HOUR_MS)
         )
@@ -85,10 +87,6 @@ def yesterday(now_ms: int, zone: ZoneInfo) -> Day:
     """The last complete day."""
     now = (_EPOCH + timedelta(milliseconds=now_ms)).astimezone(zone)
     return Day(date=now.date() - timedelta(days=1), zone=zone)
-
-
-def _label(wall: datetime) -> str:
-    return f"{wall:%H:%M}{' again' if wall.fold else ''}"
 
 
 def _midnight_ms(day: date, zone: ZoneInfo) -> int:

@@ -133,7 +133,9 @@ def _since(incident: ReportedIncident, report: Report, zone: ZoneInfo) -> str:
 
 def _until(incident: ReportedIncident, report: Report, zone: ZoneInfo) -> str:
     if incident.to_ms is not None:
-        return f" until {clock(incident.to_ms, zone)}"
+        whole = incident.from_ms is not None and incident.from_ms >= report.from_ms
+        took = f" ({duration(incident.seconds)})" if whole else ""
+        return f" until {clock(incident.to_ms, zone)}{took}"
     seen_ms = last_seen_open(incident, report.to_ms)
     return (
         ", still open"

@@ -124,8 +124,13 @@ def chance(value: float) -> str:
 
 
 def clock(at_ms: int, zone: ZoneInfo) -> str:
-    """`03:12`."""
-    return datetime.fromtimestamp(at_ms / 1000, zone).strftime("%H:%M")
+    """`03:12`; `02:30 again` in the hour that comes twice when clocks are set back."""
+    return wall_clock(datetime.fromtimestamp(at_ms / 1000, zone))
+
+
+def wall_clock(wall: datetime) -> str:
+    """The same of a local time."""
+    return f"{wall:%H:%M}{' again' if wall.fold else ''}"
 
 
 def at(at_ms: int, report: Report, zone: ZoneInfo) -> str:
@@ -136,7 +141,8 @@ def at(at_ms: int, report: Report, zone: ZoneInfo) -> str:
 
 def moment(at_ms: int, zone: ZoneInfo) -> str:
     """`18 Oct 22:00`."""
-    return f"{datetime.fromtimestamp(at_ms / 1000, zone):%-d %b %H:%M}"
+    wall = datetime.fromtimestamp(at_ms / 1000, zone)
+    return f"{wall:%-d %b} {wall_clock(wall)}"
 
 
 def as_of(sentence: str, at_ms: int, zone: ZoneInfo) -> str:
