@@ -40,11 +40,19 @@ from lagwatch.jobs.report.model import (
     ReportedIncident,
     RetentionRisk,
     Side,
+    Skew,
     TopicAdvice,
     Trend,
 )
 from lagwatch.jobs.report.page import colour, facts, html, spark
-from lagwatch.jobs.report.parts import deployment_day, to_do, topic_advice, urgency, with_rounds
+from lagwatch.jobs.report.parts import (
+    deployment_day,
+    to_do,
+    topic_advice,
+    urgency,
+    with_hottest,
+    with_rounds,
+)
 from lagwatch.jobs.report.text import text as plain
 from lagwatch.jobs.report.words import verdict
 from lagwatch.kafka.embedded.ports import free_ports
@@ -412,6 +420,30 @@ def test_where_there_are_several_clusters_the_text_names_that_of_each_group(repo
     assert "missed by mailer on lab (" in several
     assert "New: audit on prod" in several.splitlines()
     assert "Scale: mailer on lab needs 5 consumers for topic mails" in several
+
+
+@pytest.mark.parametrize(
+    ("share", "what", "said"),
+    [(0.62, "produced", True), (0.19, "produced", False), (0.62, "lag", False)],
+)
+def test_a_partition_that_is_too_much_for_one_consumer_is_named(
+    report, share: float, what: str, *, said: bool
+) -> None:
+    skews = [
+        Skew(
+            cluster="lab", group=None, topic=topic, partition=number, what=what, partitions=8,
+            share=value, factor=8 * value,
+        )
+        for topic, number, value in (
+            ("mails", 1, share / 2), ("mails", 3, share), ("others", 5, 0.9),
+        )
+    ]  # fmt: skip
+
+    (advised,) = with_hottest([_ADVICE], skews)
+
+    sentence = "Partition 3 gets 62% of them, 217 messages/s at peak"
+    assert (sentence in advised.hottest, bool(advised.hottest)) == (said, said)
+    assert (sentence in plain(replace(report, advice=(advised,)))) == said
 
 
 def test_a_deployment_has_its_offsets_in_the_text(report) -> None:

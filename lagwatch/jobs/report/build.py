@@ -70,6 +70,7 @@ from lagwatch.jobs.report.parts import (
     to_do,
     topic_advice,
     urgency,
+    with_hottest,
     with_rounds,
 )
 from lagwatch.jobs.report.words import as_of, moment
@@ -169,6 +170,7 @@ class _Builder:
             found, (risks, risks_known) = incidents_found.result(), retention_risks.result()
             days, (compared, week_known) = clusters.result(), trend.result()
             came, went = turns.result()
+            uneven = skewed.result()
             to_do_now = self._to_do(rounds, events, found, risks)
             only_coarse = not (of_groups or aside) and self._has_coarse_rollups()
             return Report(
@@ -192,10 +194,10 @@ class _Builder:
                 incidents=found,
                 retention=risks,
                 retention_known=risks_known,
-                skew=skewed.result(),
+                skew=uneven,
                 deployments=deployed.result(),
                 advice_days=loads.DAYS,
-                advice=advice.result(),
+                advice=with_hottest(advice.result(), uneven),
                 unreadable_files=len(aside),
                 only_coarse=only_coarse,
                 notes=(

@@ -363,6 +363,8 @@ class TopicAdvice:
     read_share: float | None
     headroom: float
     reason: str
+    hottest: str = ""
+    """A partition that alone is too much for one consumer; "" when there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,10 +22,11 @@ from lagwatch.jobs.report.model import (
     RetentionRisk,
     Rollback,
     Side,
+    Skew,
     ToDo,
     TopicAdvice,
 )
-from lagwatch.jobs.report.words import verdict
+from lagwatch.jobs.report.words import share, verdict
 
 
 def names(row: Any) -> tuple[str, str]:  # noqa: ANN401 whatever has a cluster and a group
@@ -281,6 +282,32 @@ def topic_advice(row: Mapping[str, Any], headroom: float) -> TopicAdvice:
         formula="" if advice.needed is None else formula(load, headroom),
         headroom=headroom,
         reason=advice.reason,
+    )
+
+
+def with_hottest(advice: Iterable[TopicAdvice], skews: Iterable[Skew]) -> list[TopicAdvice]:
+    """The advice, with the partitions that no number of consumers helps."""
+    shares: dict[tuple[str, str], Skew] = {}
+    for skew in skews:
+        if skew.what == "produced":
+            most = shares.setdefault((skew.cluster, skew.topic), skew)
+            if skew.share > most.share:
+                shares[skew.cluster, skew.topic] = skew
+    return [
+        replace(advised, hottest=_hottest(advised, shares.get((advised.cluster, advised.topic))))
+        for advised in advice
+    ]
+
+
+def _hottest(advised: TopicAdvice, skew: Skew | None) -> str:
+    if skew is None or advised.needed is None:
+        return ""
+    peak = (advised.peak_per_s or 0.0) * skew.share
+    if peak <= (advised.rate_per_s or 0.0) * advised.headroom:
+        return ""
+    return (
+        f"Partition {skew.partition} gets {share(skew.share, 0)} of them, {rate(peak)} messages/s "
+        "at peak: that is too much for one consumer, and more of them do not help. Spread its keys."
     )
 
 

@@ -204,6 +204,8 @@ def _advice(report: Report) -> Iterator[str]:
             f"({advised.consumers if advised.consumers is not None else 'unknown'} now, "
             f"{counted(advised.partitions, 'partition')}): {advised.formula}"
         )
+        if advised.hottest:
+            yield f"  {advised.hottest}"
     yield from _more(len(wanted), "group to scale", "groups to scale")
 
 
