@@ -114,8 +114,8 @@ def to_records(kind: Kind, keys: Keys, tally: Tally) -> Records:
         **seconds,
         "produced_s": _seconds(tally.produced_ms),
         "consumed_s": _seconds(tally.consumed_ms),
-        "produced_per_s": _ratio(tally.produced, _seconds(tally.produced_ms)),
-        "consumed_per_s": _ratio(tally.consumed, _seconds(tally.consumed_ms)),
+        "produced_per_s": _rounded(_ratio(tally.produced, _seconds(tally.produced_ms))),
+        "consumed_per_s": _rounded(_ratio(tally.consumed, _seconds(tally.consumed_ms))),
         "owner": tally.owner,
         "lag_sketch": encode(lag, _ends_of_lag(tally.lag_min, tally.lag_max)),
         "time_lag_sketch": encode(time_lag, _ends_of_time_lag(tally.time_lag_max_ms)),
@@ -215,6 +215,17 @@ def _ratio(value: Int64, by: Float64) -> Float64:
     return ratio
 
 
+def _rounded(rates: Float64) -> Float64:
+    """To four digits: all the digits of a quotient take as much disk as three other columns."""
+    some = rates > 0
+    places = _RATE_DIGITS - 1 - np.floor(np.log10(rates, where=some, out=np.zeros(rates.size)))
+    # to multiply by 0.01 would not give the nearest number to a decimal
+    up, down = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)
+    found: Float64 = np.rint(rates * up / down) * down / up
+    return found
+
+
+_RATE_DIGITS: Final = 4
 _WIDEST: Final = 2**62
 
 

@@ -32,7 +32,8 @@ GROUP_BUCKETS: Final = (
 )
 PARTITION_BUCKETS: Final = (
     *("samples", "lag_known", "lag_sum", "lag_min"),
-    *("produced", "produced_s", "produced_per_s", "consumed_per_s", "consumed", "commits"),
+    *("produced", "produced_s", "produced_per_s"),
+    *("consumed", "consumed_s", "consumed_per_s", "commits"),
     "owner",
 )
 GROUP_ROUNDS: Final = (

@@ -20,7 +20,10 @@ def by_owner(buckets: DataFrame) -> DataFrame:
     keeps up has lag, too.
     """
     return (
-        buckets.withColumn("saturated", _saturated())
+        buckets.withColumns(
+            {"saturated": _saturated()}
+            | {f"{name}_per_s": _exact(name) for name in ("consumed", "produced")}
+        )
         .groupBy(*TOPIC, "bucket_ms", "owner")
         .agg(
             F.count("partition").alias("held"),
@@ -43,6 +46,12 @@ def by_owner(buckets: DataFrame) -> DataFrame:
             *("measured", "shared_read_per_s", "shared_produced_per_s", "partitions"),
         )
     )
+
+
+def _exact(name: str) -> Column:
+    """A rate with all its digits; rows of early releases do not say the time it was measured in."""
+    per_s = F.try_divide(F.col(name).cast("double"), F.col(f"{name}_s"))
+    return F.coalesce(per_s, F.col(f"{name}_per_s"))
 
 
 def loads(rounds: DataFrame) -> Callable[[DataFrame], DataFrame]:
