@@ -8,10 +8,17 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, Protocol, Self, Unpack
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    model_validator,
+)
 
 from lagwatch.config.alerts_channels import HTTP, ChannelSettings, Seconds
-from lagwatch.config.secret import ShownUrl, Url
+from lagwatch.config.secret import ShownUrl, Url, without_user
 from lagwatch.config.section import Regex, Section, Texts, fault
 from lagwatch.core.words import duration
 
@@ -113,7 +120,7 @@ class PolicySettings(Section):
             "its notice waits for the rest of them; a worse incident is sent at once"
         ),
     )
-    runbook: str = Field(
+    runbook: Annotated[str, PlainSerializer(without_user)] = Field(
         default="",
         description="what to do, usually a URL; goes with each notice instead of first steps",
     )

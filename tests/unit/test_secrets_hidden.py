@@ -114,6 +114,20 @@ def test_config_show_prints_no_secret(written, form, by_password) -> None:
     assert MARK not in result.output
 
 
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_config_show_prints_the_runbook_of_a_policy_without_its_user(written, form) -> None:
+    policies = {"night": {"channels": [], "runbook": f"https://u:{MARK}@wiki/x"}}
+    path = written(
+        {"clusters": {"here": {"bootstrap": "k:9092"}}, "alerts": {"policies": policies}}
+    )
+
+    done = CliRunner().invoke(app, ["config", "show", "-c", str(path), *form])
+
+    assert done.exit_code == 0
+    assert "@wiki/x" in done.output
+    assert MARK not in done.output
+
+
 def test_config_show_prints_what_identifies_a_url_and_a_table(written) -> None:
     path = written(planted())
 
