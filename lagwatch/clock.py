@@ -1,7 +1,9 @@
 """The only reader of the clock."""
 
 import asyncio
+import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -12,6 +14,7 @@ STANDSTILL_S: Final = 15.0
 """More between two looks: lagwatch did not run. Data are stale after so long, too."""
 LEAP_BELIEVED_S: Final = 3600.0
 """The clock went ahead by a leap so long ago: it is taken to be right."""
+_HEARD_AFTER_S: Final = 10.0
 _PAUSE: Final = 400
 """Times what a round took: a quarter of a per cent of a core."""
 
@@ -101,22 +104,28 @@ class Standstills:
         )
 
 
+Witness = Callable[[], int | None]
+"""By how much the clock is ahead of Kafka's now, in ms; None: that is not known yet."""
+
+
 class Leaps:
     """By how much the clock was set ahead lately: it may be wrong.
 
-    By a wrong clock everything is old at once. So nothing is forgotten or deleted for its age until
-    the clock has gone on from its leap for an hour: after a pause of the machine, or when its clock
-    is set right, that is late and does no harm.
+    By a wrong clock everything is old at once. So nothing is forgotten, deleted or escalated for
+    its age until commits show that Kafka's clock says the same, or the clock has gone on from its
+    leap for an hour: after a pause of the machine, or when its clock is set right, that is late.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, witness: Witness = lambda: None) -> None:
         self._clock = clock
-        self._seen = clock.now_ms(), clock.monotonic_s()
+        self._witness = witness
+        self._began_s = clock.monotonic_s()
+        self._seen = clock.now_ms(), self._began_s
         self._ahead_ms = 0
-        self._leapt_s = 0.0
+        self._leapt_s = -math.inf
 
     def ahead_ms(self) -> int:
-        """0 when it is believed; may be asked at any distance."""
+        """0 when the clock is believed; may be asked at any distance."""
         (before_ms, before_s), now_ms = self._seen, self._clock.now_ms()
         now_s = self._clock.monotonic_s()
         self._seen = now_ms, now_s
@@ -124,6 +133,47 @@ class Leaps:
         if abs(leap_ms) > STANDSTILL_S * 1000:
             self._ahead_ms = max(0, self._ahead_ms + leap_ms)
             self._leapt_s = now_s
-        if now_s - self._leapt_s >= LEAP_BELIEVED_S:
-            self._ahead_ms = 0
+        if self._ahead_ms:
+            self._decide(now_s)
         return self._ahead_ms
+
+    def believed_ms(self) -> int | None:
+        """The time by which something may be deleted.
+
+        None: in the first hour of the process, while nothing shows that the clock is right.
+        """
+        ahead_ms, witnessed_ms = self.ahead_ms(), self._witness()
+        now_ms, now_s = self._seen
+        if witnessed_ms is None and now_s - self._began_s < LEAP_BELIEVED_S:
+            return None
+        return now_ms - max(ahead_ms, witnessed_ms or 0)
+
+    def _decide(self, now_s: float) -> None:
+        """Is the leap to be believed?"""
+        past_s = now_s - self._leapt_s
+        # what was seen before the leap is forgotten by then
+        witnessed_ms = self._witness() if past_s >= _HEARD_AFTER_S else None
+        if witnessed_ms is None:
+            believed = past_s >= LEAP_BELIEVED_S
+        else:
+            believed = 2 * witnessed_ms < self._ahead_ms
+            self._leapt_s = now_s - _HEARD_AFTER_S
+        if believed:
+            self._ahead_ms = 0
+
+
+class BelievedClock:
+    """The machine's clock without leaps that are not believed yet."""
+
+    def __init__(self, clock: Clock, leaps: Leaps) -> None:
+        self._clock = clock
+        self._leaps = leaps
+
+    def now_ms(self) -> EpochMs:
+        return EpochMs(self._clock.now_ms() - self._leaps.ahead_ms())
+
+    def monotonic_s(self) -> float:
+        return self._clock.monotonic_s()
+
+    async def sleep(self, delay_s: float) -> None:
+        await self._clock.sleep(delay_s)

@@ -25,7 +25,7 @@ from lagwatch.clock import Clock
 from lagwatch.config.server import ServerSettings, ServerTlsSettings
 from lagwatch.errors import ConfigError, Fault, LagwatchError
 from lagwatch.key_pair import Validity, load_key_pair, validity
-from lagwatch.named_files import version
+from lagwatch.named_files import require_file, version
 from lagwatch.ports.access import MOST_STREAMS
 
 ASGIApp = Callable[
@@ -43,6 +43,7 @@ MAX_HEAD_BYTES: Final = 32 * 1024
 MAX_REQUEST_BYTES: Final = 512 * 1024
 """Of all of a request as it is sent: chunks of one byte make the longest body six times as long."""
 _HANDSHAKE_WITHIN_S: Final = 10.0
+_WAITS_SAID_EVERY_S: Final = 60.0
 _LOOK_EVERY_S: Final = 1.0
 _LOOK_EVERY_WHEN_FULL_S: Final = 0.25
 _REQUEST_WITHIN_WHEN_FULL_S: Final = 0.5
@@ -164,6 +165,7 @@ class _Uvicorn(uvicorn.Server):
         self._opening: dict[asyncio.Task[None], float] = {}
         """Connections whose TLS handshake is not finished, with the instant when they came."""
         self._accepts = False
+        self._waits_said_s = -_WAITS_SAID_EVERY_S
         self._ended = asyncio.Event()
 
     def end(self) -> None:
@@ -236,7 +238,10 @@ class _Uvicorn(uvicorn.Server):
         """Accept nothing until there is room, or until the next look."""
         asyncio.get_running_loop().remove_reader(self._listener)
         self._accepts = False
-        _log.warning("connections_wait", reason=reason, connections=self._most)
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._waits_said_s + _WAITS_SAID_EVERY_S:
+            self._waits_said_s = now_s
+            _log.warning("connections_wait", reason=reason, connections=self._most)
 
     def _accept(self) -> None:
         try:
@@ -463,6 +468,7 @@ class Certificate:
         load_key_pair(context, files.cert_file or "", files.key_file)
         valid = validity(context)
         if files.client_ca_file is not None:
+            require_file(files.client_ca_file)
             context.load_verify_locations(files.client_ca_file)
             context.verify_mode = ssl.CERT_REQUIRED
         return context, valid

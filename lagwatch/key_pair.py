@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lagwatch.named_files import refuse_pipe
+from lagwatch.named_files import require_file
 
 _NOT_YET: Final = 9
 _EXPIRED: Final = 10
@@ -31,7 +31,7 @@ def load_key_pair(context: ssl.SSLContext, cert_file: Path | str, key_file: Path
         ssl.SSLError: it is no certificate or key, they do not match, or the key has a pass phrase.
     """
     for file in (cert_file, key_file or cert_file):
-        refuse_pipe(Path(file))
+        require_file(Path(file))
     context.load_cert_chain(cert_file, key_file, password=_no_pass_phrase)
 
 

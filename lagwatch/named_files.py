@@ -1,6 +1,7 @@
 """Files that options name: have they changed, and can they be read without waiting?"""
 
 import errno
+import os
 import stat
 from pathlib import Path
 
@@ -14,11 +15,14 @@ def version(path: Path) -> tuple[int, ...]:
     return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
 
 
-def refuse_pipe(path: Path) -> None:
-    """Do not wait for whoever writes into a pipe: that may never end, and all else waits for it.
+def require_file(path: Path) -> None:
+    """Do not read a pipe or a device: that may never end, and all else waits for it.
 
     Raises:
         OSError: it is one, or there is no such file.
     """
-    if stat.S_ISFIFO(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "it is a pipe, not a file", str(path))
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is a pipe or device, not a file", str(path))

@@ -22,7 +22,16 @@ import uvloop
 
 from lagwatch import __version__, log
 from lagwatch.access import AccessControl
-from lagwatch.clock import Cadence, Clock, Leaps, Standstill, Standstills, SystemClock
+from lagwatch.clock import (
+    BelievedClock,
+    Cadence,
+    Clock,
+    Leaps,
+    Standstill,
+    Standstills,
+    SystemClock,
+    Witness,
+)
 from lagwatch.collector.supervisor import CollectorSupervisor
 from lagwatch.config.burrow import BurrowView
 from lagwatch.config.settings import Settings
@@ -150,13 +159,14 @@ class Service:
             if only_looks
             else CheckpointKeeper(settings, clock, self.monitors, scaling=self.scaling)
         )
+        self._leaps = Leaps(clock, self._witness)
         self.alerts = (
-            Alerts(settings, clock, parts=self._parts)
+            Alerts(settings, BelievedClock(clock, self._leaps), parts=self._parts)
             if settings.alerts.active and not only_looks
             else None
         )
         self.history = (
-            _history(settings, clock, self.queries)
+            _history(settings, clock, self.queries, self._witness)
             if settings.history.store != "none" and not only_looks
             else None
         )
@@ -173,7 +183,6 @@ class Service:
         self._reload_problem = ""
         self.server_problem: Callable[[], str] = lambda: ""
         """What is wrong with the server's files; ""."""
-        self._leaps = Leaps(clock)
         self._standstills = Standstills(clock)
         self._stood_still: Standstill | None = None
         """The last time in which this process did not run."""
@@ -287,6 +296,11 @@ class Service:
         zone = self.time_zone
         began, ended = (instant(at_ms, zone) for at_ms in (last.from_ms, last.until_ms))
         return f"{last.reason}, from {began} to {ended}"
+
+    def _witness(self) -> int | None:
+        """By how much the clock is ahead of Kafka's now; of several clusters the least."""
+        seen = (monitor.skew.witnessed_ms for monitor in self.monitors.values())
+        return min((ahead_ms for ahead_ms in seen if ahead_ms is not None), default=None)
 
     def _notice_standstill(self) -> None:
         """Say that this process did not run: what happened meanwhile was not judged."""
@@ -477,6 +491,7 @@ class Service:
         """Take in what the collector reports."""
         monitor = self.monitors[cluster]
         async for report in self.supervisors[cluster].reports():
+            self._notice_standstill()  # what was known of Kafka's clock may not be true any more
             monitor.doubt_clock(self._leaps.ahead_ms())
             if monitor.apply(report, self._clock.now_ms()):
                 self._round(monitor)
@@ -563,7 +578,8 @@ class Service:
     def _decide(self, snapshot: ClusterSnapshot | None) -> None:
         """Let the alerts decide about the newest snapshot."""
         if self.alerts is not None and snapshot is not None:
-            decide = partial(self.alerts.observe, snapshot, self.queries, snapshot.at_ms)
+            now_ms = EpochMs(snapshot.at_ms - self._leaps.ahead_ms())
+            decide = partial(self.alerts.observe, snapshot, self.queries, now_ms)
             self._parts.attempt(ALERTING, decide)
 
     def judge_all(self) -> None:
@@ -587,11 +603,13 @@ def _monitor_of(cluster: str) -> str:
     return f"the monitor of {cluster}"
 
 
-def _history(settings: Settings, clock: Clock, queries: SnapshotQueries) -> "History":
+def _history(
+    settings: Settings, clock: Clock, queries: SnapshotQueries, witness: Witness
+) -> "History":
     # pyarrow takes 40 MB: only where a history is kept
     from lagwatch.history.build import History
 
-    return History(settings.history, clock, partial(explained, queries))
+    return History(settings.history, clock, partial(explained, queries), witness=witness)
 
 
 def _deployments(

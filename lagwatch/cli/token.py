@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lagwatch.cli.reporting import Exit, complain, reported
+from lagwatch.named_files import require_file
 
 EPILOG = """
 The token is printed once, alone on standard output; the file keeps only its hash. A running
@@ -62,9 +63,13 @@ def token(
 def _others(file: Path, name: str) -> int:
     """How many lines of the file are of this name."""
     try:
+        require_file(file)
         words = [line.split(maxsplit=1) for line in file.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError):  # to append says why, or the service does
+    except FileNotFoundError:
         return 0
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not text"
+        raise typer.BadParameter(f"{file}: {reason}", param_hint="--file") from error
     return sum(parts[:1] == [name] for parts in words)
 
 

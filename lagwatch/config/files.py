@@ -11,7 +11,7 @@ from lagwatch.config.secret import HIDDEN, Template
 from lagwatch.config.section import OrFile, Readable
 from lagwatch.config.walk import Tree, holds, mark, tables
 from lagwatch.errors import Fault
-from lagwatch.named_files import refuse_pipe
+from lagwatch.named_files import require_file
 
 _LONGEST_PATH: Final = 1024
 _KEY: Final = re.compile(r"[A-Za-z0-9_+=-]{20,}")
@@ -51,7 +51,7 @@ def _read(key: str, option: str, field: FieldInfo, table: Tree) -> Iterator[Faul
     if not isinstance(file, str):
         return
     try:
-        refuse_pipe(Path(file))
+        require_file(Path(file))
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         yield _unreadable(f"{key}_file", file, error)
@@ -68,7 +68,7 @@ def _readable(key: str, option: str, table: Tree, readable: Readable) -> Iterato
     if not isinstance(file, str):
         return
     try:
-        refuse_pipe(Path(file))
+        require_file(Path(file))
         if readable.text:
             Path(file).read_text(encoding="utf-8")
         else:

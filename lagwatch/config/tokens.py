@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from lagwatch.errors import ConfigError, Fault
-from lagwatch.named_files import refuse_pipe
+from lagwatch.named_files import require_file
 
 SCOPES: Final = ("read", "operate", "admin")
 """Each includes those before it."""
@@ -58,7 +58,7 @@ def read_tokens(path: Path, *, may_be_none: bool = False) -> tuple[Token, ...]:
             text is not shown. Or it holds no token, unless there `may_be_none`.
     """
     try:
-        refuse_pipe(path)
+        require_file(path)
         anybody = path.stat().st_mode & stat.S_IWOTH
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:

@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from lagwatch.clock import Clock
+from lagwatch.clock import Clock, Witness
 from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind, Records
 from lagwatch.core.snapshot import ClusterSnapshot
@@ -34,12 +34,19 @@ class History:
     """Records rows, delivers them and answers queries. `offer` never raises and never waits."""
 
     def __init__(
-        self, settings: HistorySettings, clock: Clock, explain: Explain | None = None
+        self,
+        settings: HistorySettings,
+        clock: Clock,
+        explain: Explain | None = None,
+        *,
+        witness: Witness = lambda: None,
     ) -> None:
         """Raises `HistoryError` when the store cannot be understood; nothing is opened yet.
 
-        `explain` finds causes and forecasts; without it none are recorded.
+        `explain` finds causes and forecasts; without it none are recorded. `witness`: nothing is
+        deleted by a clock that may be wrong.
         """
+        self._witness = witness
         self._settings = settings
         self._clock = clock
         self._explain = explain
@@ -72,7 +79,13 @@ class History:
             _log.warning("history_not_started", reason=str(error))
             return
         self._problem = ""
-        writer = Writer(spool, self.store, _writer_settings(self._settings), self._clock)
+        writer = Writer(
+            spool,
+            self.store,
+            _writer_settings(self._settings),
+            self._clock,
+            witness=self._witness,
+        )
         recorder = Recorder(
             spool,
             recorder_settings(self._settings),

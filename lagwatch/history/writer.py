@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from lagwatch.backoff import Backoff
-from lagwatch.clock import Clock, Leaps
+from lagwatch.clock import Clock, Leaps, Witness
 from lagwatch.core.record import RAW, Kind, Records, concat
 from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.errors import HistoryError
@@ -45,7 +45,13 @@ class Writer:
     """Delivers in a thread of its own; `start` and `stop` once each."""
 
     def __init__(
-        self, spool: Spool, store: HistoryStore, settings: WriterSettings, clock: Clock
+        self,
+        spool: Spool,
+        store: HistoryStore,
+        settings: WriterSettings,
+        clock: Clock,
+        *,
+        witness: Witness = lambda: None,
     ) -> None:
         self._spool = spool
         self._store = store
@@ -63,7 +69,7 @@ class Writer:
         self._delay_s = 0.0
         """Until the next attempt after a failure."""
         self._tidied_s = -math.inf
-        self._leaps = Leaps(clock)
+        self._leaps = Leaps(clock, witness)
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="history-writer", daemon=True)
@@ -180,17 +186,19 @@ class Writer:
         if self._delay_s or now_s - self._tidied_s < _TIDY_EVERY_S:
             return
         self._tidied_s = now_s
-        now_ms = self._clock.now_ms()
-        # nothing is old by a clock that may be wrong
-        old_ms = now_ms - self._leaps.ahead_ms()
         try:
-            for kind, days in self._settings.retention_days.items():
-                if days and not (kind in RAW and self._rolled_up()):
-                    rows = self._store.delete_before(kind, day_of(old_ms - days * DAY_MS))
-                    if rows:
-                        _log.info("history_retention", kind=kind.value, days=days, rows=rows)
-            self._store.tidy(now_ms)
+            # nothing is old by a clock that may be wrong
+            if (believed_ms := self._leaps.believed_ms()) is not None:
+                self._delete_old(believed_ms)
+            self._store.tidy(self._clock.now_ms())
         except HistoryError as error:
             _log.warning("history_not_tidied", reason=str(error))
         except Exception:  # noqa: BLE001 as above
             _log.exception("history_not_tidied")
+
+    def _delete_old(self, now_ms: int) -> None:
+        for kind, days in self._settings.retention_days.items():
+            if days and not (kind in RAW and self._rolled_up()):
+                rows = self._store.delete_before(kind, day_of(now_ms - days * DAY_MS))
+                if rows:
+                    _log.info("history_retention", kind=kind.value, days=days, rows=rows)

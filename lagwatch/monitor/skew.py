@@ -23,6 +23,9 @@ class ClockSkew:
         self._least_before: int | None = None
         self._since_ms = UNKNOWN
         self._samples = 0
+        self._least_here: int | None = None
+        self._samples_here = 0
+        """By this process since the clock may have been set."""
         self._before: tuple[int, int] | None = None
         """What was known, and until when, when it was last forgotten."""
 
@@ -43,6 +46,9 @@ class ClockSkew:
             self._least_before, self._least = self._least, None
         self._least = took_ms if self._least is None else min(self._least, took_ms)
         self._samples += 1
+        here = self._least_here
+        self._least_here = took_ms if here is None else min(here, took_ms)
+        self._samples_here += 1
 
     def forget(self, last_ms: int) -> None:
         """The clock may have been set after an instant: what was seen before says nothing more.
@@ -51,7 +57,8 @@ class ClockSkew:
         """
         if self.known_ms is not None:
             self._before = self.known_ms, last_ms
-        self._least = self._least_before = None
+        self._least = self._least_before = self._least_here = None
+        self._samples_here = 0
         self._samples = min(self._samples, _SAMPLES - _SAMPLES_ANEW)
 
     def set_ahead(self) -> tuple[int, int] | None:
@@ -72,6 +79,14 @@ class ClockSkew:
             return None
         known = [each for each in (self._least, self._least_before) if each is not None]
         return min(known, default=None)
+
+    @property
+    def witnessed_ms(self) -> int | None:
+        """The lead as far as this process saw it since the clock may have been set; None: not yet.
+
+        What an earlier process saw says nothing of the clock that this one was started by.
+        """
+        return self._least_here if self._samples_here >= _SAMPLES_ANEW else None
 
     @property
     def corrected_ms(self) -> int:

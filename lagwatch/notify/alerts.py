@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from lagwatch.clock import Clock, Leaps
+from lagwatch.clock import Clock
 from lagwatch.config.alerts import AlertsSettings
 from lagwatch.config.alerts_channels import ChannelSettings
 from lagwatch.config.cluster import ClusterSettings
@@ -121,7 +121,6 @@ class Alerts:
         alerts = settings.alerts
         self._settings = settings
         self._clock = clock
-        self._leaps = Leaps(clock)
         self._parts = parts or Parts(clock)
         now_ms = clock.now_ms()
         self._outlets: Mapping[str, Outlet] = _outlets(alerts, clock, {})
@@ -757,8 +756,7 @@ class Alerts:
 
     async def _prune(self) -> None:
         while True:
-            old_ms = self._clock.now_ms() - self._leaps.ahead_ms()
-            before_ms = old_ms - round(self._settings.alerts.keep_s * 1000)
+            before_ms = self._clock.now_ms() - round(self._settings.alerts.keep_s * 1000)
             try:
                 self._store.prune(before_ms)
             except sqlite3.Error as error:

@@ -1,6 +1,6 @@
 """Which addresses are public."""
 
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
 
 _HOLDS_IPV4: Final = tuple(map(IPv6Network, ("64:ff9b::/96", "::/96", "::ffff:0:0:0/96")))
@@ -10,6 +10,10 @@ _UNICAST: Final = IPv6Network("2000::/3")
 """All that is assigned for the world so far (RFC 4291; IANA's registry of address space)."""
 _DOCUMENTATION: Final = IPv6Network("3fff::/20")
 """RFC 9637; Python knows it from 3.14 on."""
+
+_NOT_PUBLIC: Final = tuple(map(IPv4Network, ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32")))
+"""IANA's registry of special addresses, of which Python 3.11 does not know all; and the address
+by which machines of Azure reach their host."""
 
 
 def is_public(address: str) -> bool:
@@ -30,5 +34,7 @@ def is_public(address: str) -> bool:
 
 def _is_public(address: IPv4Address | IPv6Address) -> bool:
     if isinstance(address, IPv6Address) and (address not in _UNICAST or address in _DOCUMENTATION):
+        return False
+    if any(address in network for network in _NOT_PUBLIC):
         return False
     return address.is_global and not address.is_multicast

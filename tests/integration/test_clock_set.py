@@ -40,3 +40,29 @@ def test_what_was_known_of_the_skew_is_forgotten(tmp_path: Path) -> None:
         service.close()
 
     asyncio.run(run())
+
+
+def test_a_mute_does_not_end_by_a_clock_that_may_be_wrong(tmp_path: Path) -> None:
+    """Nor does anything else of the alerts happen for its age: all of them have that clock."""
+    config = tmp_path / "lagwatch.toml"
+    config.write_text(
+        '[clusters.here]\nbootstrap = "127.0.0.1:1"\n'
+        f'[alerts]\nfile = "{tmp_path}/alerts.sqlite"\n'
+        '[alerts.webhook.one]\nurl = "http://127.0.0.1:1/"\n'
+        f'[history]\nurl = "{tmp_path}/history"\nspool = "{tmp_path}/spool"\n'
+    )
+    clock = SetClock()
+    service = Service(load(config, {}), clock)
+    alerts = service.alerts
+    assert alerts is not None
+    now_ms = clock.now_ms()
+    hours = {"starts_ms": now_ms, "ends_ms": now_ms + 7_200_000}
+    alerts.mute(cluster="here", group="billing", reason="repair", author="ann", **hours)
+
+    clock.ahead_ms = 40 * 86_400_000
+    meanwhile = [mute.group for mute in alerts.mutes()]
+    clock.ahead_ms = 0
+    afterwards = [mute.group for mute in alerts.mutes()]
+    service.close()
+
+    assert meanwhile == afterwards == ["billing"]

@@ -499,6 +499,20 @@ def test_rows_wait_while_their_index_has_a_mapping_that_was_guessed(
     assert store.verify().torn == ()
 
 
+def test_without_templates_rows_wait_from_the_second_batch_on(
+    elasticsearch: EmbeddedElasticsearch, prefix: str, tmp_path: Path
+) -> None:
+    """They were to be installed, as `manage_templates = false` leaves them to somebody else."""
+    with closing(open_store(elasticsearch.url, prefix, tmp_path, manage_templates=False)) as store:
+        store.write([samples(1)], batch="a")
+
+        with pytest.raises(HistoryError, match="Install lagwatch's templates") as caught:
+            store.write([samples(2)], batch="b")
+
+    assert caught.value.retryable
+    assert f"{prefix}-samples-2026.11.21" in str(caught.value)
+
+
 def test_roll_ups_say_that_an_index_was_not_made_by_our_template(
     elasticsearch: EmbeddedElasticsearch, prefix: str, client: Elasticsearch
 ) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import os
 import resource
 import shutil
 import socket
@@ -410,6 +411,24 @@ def test_a_certificate_that_has_expired_does_not_take_the_place_of_a_valid_one(t
     assert [each["event"] for each in logged] == ["certificate_not_valid"]
     assert certificate.problem == anew.problem == ""
     assert certificate.context is not first
+
+
+@pytest.mark.parametrize("name", ["cert_file", "key_file", "client_ca_file"])
+def test_a_pipe_in_the_place_of_a_file_is_refused_and_awaited_by_nobody(tmp_path, name) -> None:
+    """To open one waits until somebody writes into it; all of lagwatch would wait."""
+    cert_file, key_file = self_signed(tmp_path)
+    files = {"cert_file": cert_file, "key_file": key_file, "client_ca_file": tmp_path / "ca.pem"}
+    shutil.copy(cert_file, files["client_ca_file"])
+    settings = ServerTlsSettings(**files)
+    certificate = Certificate(settings, SystemClock())
+    files[name].unlink()
+    os.mkfifo(files[name])
+
+    certificate.renew()
+
+    assert "it is a pipe or device" in certificate.problem
+    with pytest.raises(ConfigError, match="it is a pipe or device"):
+        Certificate(settings, SystemClock())
 
 
 def test_a_certificate_that_expires_in_use_is_named(tmp_path) -> None:

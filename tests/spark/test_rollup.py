@@ -62,6 +62,14 @@ def record(folder: Path, found: Recording, batch: str = "live") -> None:
     ParquetStore(str(folder)).write(found.records(), batch=batch)
 
 
+def go_on(folder: Path, until_ms: int) -> None:
+    """Record a cluster for more than a day: by that time what is old is deleted."""
+    rounds, every_ms = 10, 3 * HOUR_MS
+    start_ms = until_ms - rounds * every_ms
+    found = recording(14, rounds=rounds, start_ms=start_ms, interval_ms=every_ms, cluster="goes on")
+    record(folder, found, batch="goes-on")
+
+
 def stored(folder: Path) -> dict[Kind, list[Any]]:
     store = ParquetStore(str(folder))
     return {kind: held(store, kind) for kind in ROLLUPS}
@@ -297,11 +305,13 @@ def test_small_files_become_few_and_old_days_go(spark: SparkSession, tmp_path: P
             Recording(samples=found.samples[part], groups=found.groups[part], events=[]),
             batch=f"b{number}",
         )
+    go_on(tmp_path, NOON_MS)
     keeping = ref(tmp_path, retention=RetentionSettings())
 
     result = run(spark, keeping)
 
-    assert (result.compacted.merged, result.compacted.written) == (12, 2)
+    # 6 batches of two kinds in an hour, and 10 hours of two kinds in two days
+    assert (result.compacted.merged, result.compacted.written) == (12 + 20, 2 + 4)
     assert result.removed == {Kind.SAMPLES: len(old.samples)}
     assert f"removed: {len(old.samples):,} rows of samples" in result.lines()
     # what retention took was rolled up before
@@ -319,7 +329,7 @@ def test_what_is_not_rolled_up_is_not_deleted(spark: SparkSession, tmp_path: Pat
     old_ms = NOON_MS - 20 * DAY_MS
     record(tmp_path, recording(12, rounds=30, start_ms=old_ms))
     record(tmp_path, recording(13, rounds=30, start_ms=old_ms, cluster="there"), batch="there")
-    record(tmp_path, recording(14, rounds=30, cluster="goes on"), batch="goes-on")
+    go_on(tmp_path, NOON_MS)
     keeping = ref(tmp_path, retention=RetentionSettings())
 
     of_one = run(spark, keeping, clusters=("here",))
@@ -341,8 +351,7 @@ def test_days_that_were_never_rolled_up_are_made_whole_before_they_are_deleted(
     cut_ms = DAY_START_MS
     found = recording(21, rounds=120, start_ms=cut_ms - 20 * 60_000 + 10_000)
     record(tmp_path, found)
-    later = recording(22, rounds=30, start_ms=cut_ms + 7 * DAY_MS, cluster="goes on")
-    record(tmp_path, later, batch="goes-on")
+    go_on(tmp_path, cut_ms + 7 * DAY_MS)
 
     keeping = ref(tmp_path, retention=RetentionSettings(samples_days=7))
     result = run(spark, keeping, now_ms=cut_ms + 7 * DAY_MS + HOUR_MS)
@@ -357,16 +366,19 @@ def test_days_that_were_never_rolled_up_are_made_whole_before_they_are_deleted(
 
 def test_a_clock_that_is_far_ahead_deletes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """All rows would be old by it: ages count from a day after the newest of them."""
-    record(tmp_path, recording(12, rounds=30, start_ms=NOON_MS - 8 * DAY_MS))
-    found = recording(13, rounds=30)
-    record(tmp_path, found, batch="newest")
+    record(tmp_path, recording(12, rounds=30, start_ms=NOON_MS - 9 * DAY_MS))
+    go_on(tmp_path, NOON_MS)
+    wrong_ms = NOON_MS + 40 * DAY_MS
+    # what the service recorded by that clock is no proof of it
+    record(tmp_path, recording(13, rounds=30, start_ms=wrong_ms - HOUR_MS), batch="wrong")
     keeping = ref(tmp_path, retention=RetentionSettings())
     steps: list[str] = []
 
-    result = run(spark, keeping, now_ms=NOON_MS + 40 * DAY_MS, steps=steps)
+    result = run(spark, keeping, now_ms=wrong_ms, steps=steps)
 
-    days = ParquetStore(str(tmp_path)).days(Kind.SAMPLES, "here")
-    assert days == ("2026-11-21",)
+    store = ParquetStore(str(tmp_path))
+    assert store.days(Kind.SAMPLES, "here") == ("2026-12-31",)
+    assert store.days(Kind.SAMPLES, "goes on") == ("2026-11-20", "2026-11-21")
     assert set(result.removed) == {Kind.SAMPLES}
     assert "retention_by_newest_row" in steps
 

@@ -310,7 +310,7 @@ def test_a_pipe_in_the_place_of_the_file_blocks_nobody(file) -> None:
     clock.pass_s(2.0)
 
     assert access.holder(READER).name == "reader"
-    assert "it is a pipe, not a file" in access.problem
+    assert "it is a pipe or device, not a file" in access.problem
 
 
 def test_a_file_that_anybody_may_write_is_refused(file) -> None:

@@ -1,5 +1,6 @@
 """Commands send the token that they are given, and `lagwatch token` makes one."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -38,6 +39,16 @@ def test_it_is_said_that_an_old_token_of_the_name_goes_on(tmp_path: Path) -> Non
     assert first.stderr == ""
     assert "alice holds 2 tokens now: to revoke the old, delete their lines" in second.stderr
     assert len(read_tokens(file)) == 2
+
+
+def test_a_pipe_in_the_place_of_the_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    os.mkfifo(file)
+
+    done = CliRunner().invoke(app, ["token", "alice", "--file", str(file)])
+
+    assert done.exit_code == 2
+    assert "is a pipe or device" in " ".join(done.output.replace("│", "").split())
 
 
 def test_a_name_that_would_break_the_file_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The clock is set, or the machine pauses: what is old by it?"""
 
-from lagwatch.clock import Leaps
+from lagwatch.clock import BelievedClock, Leaps
 from lagwatch.core.model import EpochMs
 from tests.support.history import NOON_MS
 
@@ -67,3 +67,59 @@ def test_a_clock_that_is_set_back_or_goes_a_little_wrong_is_believed() -> None:
         clock.run(2)
 
     assert found == [0, 0, 0, 0]
+
+
+def test_a_leap_is_believed_as_soon_as_kafka_says_the_same() -> None:
+    """The machine paused for three hours: second-line people are not called an hour late."""
+    clock = _Clock()
+    seen: list[int | None] = [0]
+    leaps = Leaps(clock, lambda: seen[0])
+    clock.leap(3 * 3600)
+    at_once = leaps.ahead_ms()  # what Kafka said before the leap is not forgotten yet
+    seen[0] = None
+    clock.run(15)
+    unknown = leaps.ahead_ms()
+    seen[0] = 200
+
+    assert (at_once, unknown, leaps.ahead_ms()) == (10_800_000, 10_800_000, 0)
+
+
+def test_a_leap_is_never_believed_while_kafka_says_otherwise() -> None:
+    clock = _Clock()
+    leaps = Leaps(clock, lambda: 40 * _DAY_S * 1000)
+    clock.leap(40 * _DAY_S)
+    found = []
+    for _ in range(5):
+        found.append(leaps.ahead_ms())
+        clock.run(3000)
+
+    assert found == [40 * _DAY_S * 1000] * 5
+
+
+def test_nothing_may_be_deleted_before_it_is_known_that_the_clock_is_right() -> None:
+    clock = _Clock()
+    seen: list[int | None] = [None]
+    leaps = Leaps(clock, lambda: seen[0])
+    believed = []
+    for witnessed_ms, seconds in ((None, 60), (40 * _DAY_S * 1000, 60), (150, 60), (None, 3600)):
+        clock.run(seconds)
+        seen[0] = witnessed_ms
+        now_ms = leaps.believed_ms()
+        believed.append(None if now_ms is None else clock.now_ms() - now_ms)
+
+    assert believed == [None, 40 * _DAY_S * 1000, 150, 0]
+
+
+def test_the_believed_clock_goes_on_without_a_leap() -> None:
+    clock = _Clock()
+    believed = BelievedClock(clock, Leaps(clock))
+    before_ms = believed.now_ms()
+    clock.run(60)
+    clock.leap(_DAY_S)
+    clock.run(60)
+    meanwhile_ms = believed.now_ms()
+    clock.run(3600)
+
+    assert meanwhile_ms == before_ms + 120_000
+    assert believed.now_ms() == clock.now_ms()
+    assert believed.monotonic_s() == clock.monotonic_s()

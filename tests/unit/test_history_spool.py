@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from lagwatch.clock import Witness
 from lagwatch.core.record import RAW, Kind, Records, from_rows
 from lagwatch.errors import HistoryError
 from lagwatch.history.layout import DAY_MS, day_of
@@ -381,7 +382,7 @@ def test_the_service_deletes_no_samples_that_roll_ups_are_yet_to_be_made_of(
     days = dict.fromkeys(RAW, 7)
     writer_settings = WriterSettings(flush_ms=0, retention_days=days, rollups=rollups)
     spool = spool_in(tmp_path)
-    writer = Writer(spool, store, writer_settings, SetClock(NOON_MS))
+    writer = Writer(spool, store, writer_settings, SetClock(NOON_MS), witness=lambda: 0)
     spool.append(numbered(1))
 
     writer.start()
@@ -393,13 +394,18 @@ def test_the_service_deletes_no_samples_that_roll_ups_are_yet_to_be_made_of(
     assert {kind for kind in RAW if old in store.days(kind, "here")} == kept
 
 
-def test_a_clock_that_leaps_ahead_deletes_nothing(tmp_path: Path) -> None:
-    """Its time may be wrong, and all rows would be old by it."""
-
-    class Leaping(SetClock):
-        def monotonic_s(self) -> float:
-            return 5.0 if self.ms < NOON_MS + DAY_MS else 700.0
-
+@pytest.mark.parametrize(
+    ("witness", "deletes"),
+    [
+        pytest.param(lambda: 0, True, id="Kafka says the same"),
+        pytest.param(lambda: 40 * DAY_MS, False, id="Kafka says that it is ahead"),
+        pytest.param(lambda: None, False, id="nothing is known yet"),
+    ],
+)
+def test_nothing_is_deleted_by_a_clock_that_may_be_wrong(
+    tmp_path: Path, *, witness: Witness, deletes: bool
+) -> None:
+    """All rows would be old by it."""
     tidied = threading.Event()
 
     class Tidied(ParquetStore):
@@ -407,10 +413,10 @@ def test_a_clock_that_leaps_ahead_deletes_nothing(tmp_path: Path) -> None:
             super().tidy(now_ms)
             tidied.set()
 
-    store, clock, spool = Tidied(str(tmp_path / "store")), Leaping(NOON_MS), spool_in(tmp_path)
-    days = dict.fromkeys(RAW, 7)
-    writer = Writer(spool, store, WriterSettings(flush_ms=0, retention_days=days), clock)
-    clock.ms += 40 * DAY_MS
+    store, spool = Tidied(str(tmp_path / "store")), spool_in(tmp_path)
+    settings = WriterSettings(flush_ms=0, retention_days=dict.fromkeys(RAW, 7))
+    clock = SetClock(NOON_MS + 40 * DAY_MS)
+    writer = Writer(spool, store, settings, clock, witness=witness)
     spool.append(numbered(1))
 
     writer.start()
@@ -418,7 +424,7 @@ def test_a_clock_that_leaps_ahead_deletes_nothing(tmp_path: Path) -> None:
     assert tidied.wait(30)
     writer.stop(10)
 
-    assert store.days(Kind.SAMPLES, "here") == (day_of(NOON_MS),)
+    assert store.days(Kind.SAMPLES, "here") == (() if deletes else (day_of(NOON_MS),))
 
 
 def test_rows_wait_in_the_spool_to_make_larger_batches(tmp_path: Path) -> None:

@@ -143,6 +143,14 @@ class ElasticStore:
         if rejected:
             self.rejected.add(rejected)
 
+    def _templates_first(self) -> str:
+        if self._manage_templates:
+            return ""
+        return (
+            ". Install lagwatch's templates before that, since manage_templates = false: "
+            "`python -m lagwatch.history.elastic` prints them"
+        )
+
     def _create(self, index: str, sent: Iterator[Document]) -> BulkOutcome:
         outcome = self._bulk.create(index, sent)
         outcome.add(self._prefer(index, outcome.there))
@@ -169,15 +177,14 @@ class ElasticStore:
         Somebody may delete templates and indices at any time: Elasticsearch would then make the
         index anew with a mapping that it guesses.
         """
-        if not self._manage_templates:
-            return
         uuid = uuid_of(self.client, index, prefix=self.prefix)
         with self._lock:
             if uuid is None:
-                self._write_templates()
+                if self._manage_templates:
+                    self._write_templates()
             elif self._made_right.get(index) != uuid:
                 if index in foreign_mappings(self.client, kind, prefix=self.prefix, only=index):
-                    raise _foreign(f"{index} {NOT_OURS}")
+                    raise _foreign(f"{index} {NOT_OURS}" + self._templates_first())
                 self._made_right[index] = uuid
 
     def _prefer(self, index: str, there: Sequence[Document]) -> BulkOutcome:

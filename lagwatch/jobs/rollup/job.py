@@ -394,8 +394,23 @@ class _Run:
 
 
 def _newest_ms(seen: Iterable[RawRows]) -> int:
-    """Until when there are raw rows; the end of time without any."""
-    return max((end for look in seen for _, end in look.held), default=EVER_MS)
+    """Until when there are raw rows; the end of time without any.
+
+    Without the last ones after a gap of a day until they are of a whole day themselves: the service
+    may have recorded them by a clock that was wrong.
+    """
+    held = union(span for look in seen for span in look.held)
+    if not held:
+        return EVER_MS
+    stretches = [held[0]]
+    for begin, end in held[1:]:
+        first, before = stretches[-1]
+        if begin - before < DAY_MS:
+            stretches[-1] = (first, end)
+        else:
+            stretches.append((begin, end))
+    long = (end for begin, end in reversed(stretches) if end - begin >= DAY_MS)
+    return next(long, stretches[0][1])
 
 
 def _intent(mark: Mark) -> Ranges:
