@@ -430,7 +430,8 @@ class Certificate:
         """Read the files again if they have changed; while they cannot be used the old stay."""
         self._look_at_dates()
         versions = self._versions()
-        if versions == self._seen:
+        # one that is not valid yet may be by now
+        if versions == self._seen and not self._valid.problem:
             self._fault = ""
             return
         try:
@@ -445,8 +446,9 @@ class Certificate:
             self._unread = versions
             return
         self.context, self._valid = context, valid
+        if versions != self._seen:
+            _log.info("certificate_renewed", file=str(self._settings.cert_file))
         self._seen, self._fault = versions, ""
-        _log.info("certificate_renewed", file=str(self._settings.cert_file))
 
     def _date_problem(self) -> str:
         until_s = self._valid.until_s

@@ -80,7 +80,7 @@ def _faults(settings: "Settings") -> "Iterator[Fault]":
                     key="server.tls.cert_file",
                     value=str(settings.server.tls.cert_file),
                     problem=certificate.problem,
-                    remedy="Renew the certificate.",
+                    remedy="Renew it, and check the clock of this machine.",
                 )
     except ConfigError as error:
         yield from error.faults

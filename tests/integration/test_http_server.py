@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -411,6 +412,21 @@ def test_a_certificate_that_has_expired_does_not_take_the_place_of_a_valid_one(t
     assert [each["event"] for each in logged] == ["certificate_not_valid"]
     assert certificate.problem == anew.problem == ""
     assert certificate.context is not first
+
+
+def test_a_certificate_that_is_not_valid_yet_is_named_until_it_is(tmp_path) -> None:
+    cert_file, key_file = self_signed(tmp_path, begins=timedelta(seconds=3))
+    settings = ServerTlsSettings(cert_file=cert_file, key_file=key_file)
+    certificate = Certificate(settings, SystemClock())
+    problems = [certificate.problem]
+
+    def valid() -> bool:
+        certificate.renew()
+        return not certificate.problem
+
+    eventually(valid, "it is valid")
+
+    assert problems == ["the certificate is not valid yet: clients refuse it"]
 
 
 @pytest.mark.parametrize("name", ["cert_file", "key_file", "client_ca_file"])

@@ -9,7 +9,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def self_signed(folder: Path, *, days: float = 1) -> tuple[Path, Path]:
+def self_signed(
+    folder: Path, *, days: float = 1, begins: timedelta = timedelta(days=-30)
+) -> tuple[Path, Path]:
     """(certificate, key) as PEM files; the certificate is its own CA, and valid for so long."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
@@ -20,7 +22,7 @@ def self_signed(folder: Path, *, days: float = 1) -> tuple[Path, Path]:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=30))
+        .not_valid_before(now + begins)
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
