@@ -14,7 +14,6 @@ STANDSTILL_S: Final = 15.0
 """More between two looks: lagwatch did not run. Data are stale after so long, too."""
 LEAP_BELIEVED_S: Final = 3600.0
 """The clock went ahead by a leap so long ago: it is taken to be right."""
-_HEARD_AFTER_S: Final = 10.0
 _PAUSE: Final = 400
 """Times what a round took: a quarter of a per cent of a core."""
 
@@ -90,6 +89,13 @@ class Standstills:
         self._clock = clock
         self._seen = clock.now_ms(), clock.monotonic_s()
 
+    @property
+    def unnoticed(self) -> bool:
+        """Was there one since the last look? May be asked by any thread."""
+        before_ms, before_s = self._seen
+        past_s = self._clock.now_ms() / 1000 - before_ms / 1000
+        return max(past_s, self._clock.monotonic_s() - before_s) >= STANDSTILL_S
+
     def look(self) -> Standstill | None:
         """The one that has just ended, if there was one since the last look."""
         (before_ms, before_s), now_ms = self._seen, self._clock.now_ms()
@@ -105,7 +111,10 @@ class Standstills:
 
 
 Witness = Callable[[], int | None]
-"""By how much the clock is ahead of Kafka's now, in ms; None: that is not known yet."""
+"""By how much the clock is ahead of Kafka's now, in ms.
+
+None: that is not known yet; never what was known before a leap.
+"""
 
 
 class Leaps:
@@ -150,14 +159,12 @@ class Leaps:
 
     def _decide(self, now_s: float) -> None:
         """Is the leap to be believed?"""
-        past_s = now_s - self._leapt_s
-        # what was seen before the leap is forgotten by then
-        witnessed_ms = self._witness() if past_s >= _HEARD_AFTER_S else None
+        witnessed_ms = self._witness()
         if witnessed_ms is None:
-            believed = past_s >= LEAP_BELIEVED_S
+            believed = now_s - self._leapt_s >= LEAP_BELIEVED_S
         else:
             believed = 2 * witnessed_ms < self._ahead_ms
-            self._leapt_s = now_s - _HEARD_AFTER_S
+            self._leapt_s = now_s
         if believed:
             self._ahead_ms = 0
 

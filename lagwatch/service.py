@@ -23,7 +23,6 @@ import uvloop
 from lagwatch import __version__, log
 from lagwatch.access import AccessControl
 from lagwatch.clock import (
-    BelievedClock,
     Cadence,
     Clock,
     Leaps,
@@ -161,7 +160,7 @@ class Service:
         )
         self._leaps = Leaps(clock, self._witness)
         self.alerts = (
-            Alerts(settings, BelievedClock(clock, self._leaps), parts=self._parts)
+            Alerts(settings, clock, parts=self._parts, leaps=self._leaps)
             if settings.alerts.active and not only_looks
             else None
         )
@@ -299,6 +298,8 @@ class Service:
 
     def _witness(self) -> int | None:
         """By how much the clock is ahead of Kafka's now; of several clusters the least."""
+        if self._standstills.unnoticed:  # what was known is of the clock that was
+            return None
         seen = (monitor.skew.witnessed_ms for monitor in self.monitors.values())
         return min((ahead_ms for ahead_ms in seen if ahead_ms is not None), default=None)
 
@@ -316,7 +317,7 @@ class Service:
             reason=found.reason,
         )
         for monitor in self.monitors.values():
-            monitor.skew.forget(found.from_ms)
+            monitor.skew.forget(found.from_ms, found.until_ms)
         if self.history is None:
             return
         for name, monitor in self.monitors.items():

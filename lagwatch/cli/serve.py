@@ -2,6 +2,7 @@
 
 import socket
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -54,6 +55,8 @@ def serve(
 
     def load() -> "Settings":
         """Read it again; the log hides the secrets of the new configuration, too."""
+        if config is not None:
+            _require_file(config)
         new = read().settings
         secrets = {*hidden_texts(settings), *hidden_texts(new)}
         log.configure(level=log.get_level(), form=settings.log.format, secrets=secrets)
@@ -61,3 +64,20 @@ def serve(
 
     make_app = partial(create_app, hostname=socket.gethostname(), version=__version__)
     raise typer.Exit(service.run(settings, make_app, load))
+
+
+def _require_file(config: Path) -> None:
+    """A pipe is good for the start alone: to read it again stops the service.
+
+    Raises:
+        ConfigError: it is one.
+    """
+    from lagwatch.errors import ConfigError, Fault
+    from lagwatch.named_files import require_file
+
+    try:
+        require_file(config)
+    except OSError as error:
+        problem, remedy = f"cannot be read: {error.strerror}", "Put a file in its place."
+        fault = Fault(key=str(config), value="", problem=problem, remedy=remedy)
+        raise ConfigError([fault]) from error

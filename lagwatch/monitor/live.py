@@ -249,6 +249,7 @@ class LiveState:
         self.partitions.set_back(at_ms)
         self.known.set_back(at_ms)
         self.pace.set_back(at_ms)
+        self.skew.set_back(at_ms)
         self.first_ms = min(self.first_ms, at_ms)
         self._expired_ms = min(self._expired_ms, at_ms)
 

@@ -24,8 +24,11 @@ class ClockSkew:
         self._since_ms = UNKNOWN
         self._samples = 0
         self._least_here: int | None = None
+        self._least_here_before: int | None = None
         self._samples_here = 0
         """By this process since the clock may have been set."""
+        self._from_ms = UNKNOWN
+        """Reports from before that are by the clock that was."""
         self._before: tuple[int, int] | None = None
         """What was known, and until when, when it was last forgotten."""
 
@@ -40,24 +43,34 @@ class ClockSkew:
 
     def see(self, *, newest_commit_ms: int, observed_ms: int) -> None:
         """A batch of commits was read just as they were made."""
+        if observed_ms < self._from_ms:
+            return
         took_ms = observed_ms - newest_commit_ms
         if self._since_ms < 0 or not 0 <= observed_ms - self._since_ms < _BUCKET_MS:
             self._since_ms = observed_ms
             self._least_before, self._least = self._least, None
+            self._least_here_before, self._least_here = self._least_here, None
         self._least = took_ms if self._least is None else min(self._least, took_ms)
         self._samples += 1
         here = self._least_here
         self._least_here = took_ms if here is None else min(here, took_ms)
         self._samples_here += 1
 
-    def forget(self, last_ms: int) -> None:
+    def set_back(self, at_ms: int) -> None:
+        """The clock was set back to this instant."""
+        self._from_ms = min(self._from_ms, at_ms)
+
+    def forget(self, last_ms: int, now_ms: int) -> None:
         """The clock may have been set after an instant: what was seen before says nothing more.
+
+        Reports that were made before, and wait to be taken in, are left out.
 
         The first commits after a time in which lagwatch did not run may have waited to be read.
         """
         if self.known_ms is not None:
             self._before = self.known_ms, last_ms
-        self._least = self._least_before = self._least_here = None
+        self._from_ms = now_ms
+        self._least = self._least_before = self._least_here = self._least_here_before = None
         self._samples_here = 0
         self._samples = min(self._samples, _SAMPLES - _SAMPLES_ANEW)
 
@@ -86,7 +99,10 @@ class ClockSkew:
 
         What an earlier process saw says nothing of the clock that this one was started by.
         """
-        return self._least_here if self._samples_here >= _SAMPLES_ANEW else None
+        if self._samples_here < _SAMPLES_ANEW:
+            return None
+        known = (each for each in (self._least_here, self._least_here_before) if each is not None)
+        return min(known, default=None)
 
     @property
     def corrected_ms(self) -> int:

@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from lagwatch.clock import Clock
+from lagwatch.clock import BelievedClock, Clock, Leaps
 from lagwatch.config.alerts import AlertsSettings
 from lagwatch.config.alerts_channels import ChannelSettings
 from lagwatch.config.cluster import ClusterSettings
@@ -112,15 +112,19 @@ class Alerts:
         *,
         parts: Parts | None = None,
         chance: Random | None = None,
+        leaps: Leaps | None = None,
     ) -> None:
         """Check the templates, open the file and restore what it holds.
+
+        Without `leaps` the clock is always believed.
 
         Raises:
             ConfigError: a template or certificate is broken, or the file cannot be used.
         """
         alerts = settings.alerts
         self._settings = settings
-        self._clock = clock
+        self._machine, self._leaps = clock, leaps
+        clock = self._clock = clock if leaps is None else BelievedClock(clock, leaps)
         self._parts = parts or Parts(clock)
         now_ms = clock.now_ms()
         self._outlets: Mapping[str, Outlet] = _outlets(alerts, clock, {})
@@ -624,7 +628,8 @@ class Alerts:
                 self._settings.alerts.cluster_unseen_s,
                 every,
                 now_ms,
-                steady_s=self._steady.for_s(now_ms, self._clock.monotonic_s()),
+                # the age of data is by the machine's clock
+                steady_s=self._steady.for_s(self._machine.now_ms(), self._machine.monotonic_s()),
                 before_s=self._unreachable.before_s,
             )
         ]
@@ -756,9 +761,10 @@ class Alerts:
 
     async def _prune(self) -> None:
         while True:
-            before_ms = self._clock.now_ms() - round(self._settings.alerts.keep_s * 1000)
+            now_ms = self._clock.now_ms() if self._leaps is None else self._leaps.believed_ms()
             try:
-                self._store.prune(before_ms)
+                if now_ms is not None:
+                    self._store.prune(now_ms - round(self._settings.alerts.keep_s * 1000))
             except sqlite3.Error as error:
                 _log.warning("alerts_not_pruned", reason=str(error))
             await self._clock.sleep(_PRUNE_EVERY_S)

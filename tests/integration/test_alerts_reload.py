@@ -1,5 +1,6 @@
 """SIGHUP takes policies, mutes and channels from the file as it is now; nothing else is lost."""
 
+import os
 import signal
 from pathlib import Path
 
@@ -197,3 +198,16 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
 
 def problems(served: Served) -> list[str]:
     return [each for each in served.health()["problems"] if each.startswith("configuration:")]
+
+
+def test_a_pipe_in_the_place_of_the_configuration_is_refused_at_a_reload(tmp_path: Path) -> None:
+    """To open one waits until somebody writes into it, and all of lagwatch would wait."""
+    with serving("127.0.0.1:1", sections='[history]\nstore = "none"') as served:
+        path = served.log.with_name("lagwatch.toml")
+        path.unlink()
+        os.mkfifo(path)
+
+        served.process.send_signal(signal.SIGHUP)
+
+        eventually(lambda: "it is a pipe or device" in served.log.read_text(), "it is refused")
+        assert served.get("/healthz")

@@ -380,7 +380,7 @@ def test_a_clock_that_is_far_ahead_deletes_nothing(spark: SparkSession, tmp_path
     assert store.days(Kind.SAMPLES, "here") == ("2026-12-31",)
     assert store.days(Kind.SAMPLES, "goes on") == ("2026-11-20", "2026-11-21")
     assert set(result.removed) == {Kind.SAMPLES}
-    assert "retention_by_newest_row" in steps
+    assert "ages_count_from" in steps
 
 
 def test_files_that_cannot_be_used_are_set_aside_and_named(

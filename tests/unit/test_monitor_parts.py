@@ -520,7 +520,7 @@ class TestClockSkew:
     def test_once_the_clock_was_set_the_next_batches_say_the_skew(self) -> None:
         skew = self.skew(*[100] * 20)
 
-        skew.forget(5_000_000)
+        skew.forget(5_000_000, 7_200_000)
         at_once, too_early = skew.known_ms, skew.set_ahead()
         for number in range(3):
             skew.see(newest_commit_ms=number * 1000, observed_ms=7_200_000 + number * 1000)
@@ -532,11 +532,45 @@ class TestClockSkew:
     def test_a_time_in_which_lagwatch_did_not_run_sets_no_clock_ahead(self) -> None:
         skew = self.skew(*[100] * 20)
 
-        skew.forget(5_000_000)
+        skew.forget(5_000_000, 5_060_000)
         for number in range(3):
-            skew.see(newest_commit_ms=number * 1000, observed_ms=number * 1000 + 300)
+            made_ms = 5_070_000 + number * 1000
+            skew.see(newest_commit_ms=made_ms, observed_ms=made_ms + 300)
 
         assert (skew.known_ms, skew.set_ahead()) == (300, None)
+
+    def test_reports_made_before_the_clock_was_set_say_nothing_of_it(self) -> None:
+        """They waited to be taken in, and would show that the clock is right."""
+        skew = self.skew(*[100] * 20)
+        ahead_ms = 40 * 86_400_000
+        set_ms = 1_030_000 + ahead_ms
+
+        skew.forget(1_030_000, set_ms)
+        for number in range(5):
+            skew.see(newest_commit_ms=1_028_000 + number, observed_ms=1_028_100 + number)
+        at_once = skew.witnessed_ms
+        for number in range(3):
+            made_ms = 1_040_000 + number * 1000
+            skew.see(newest_commit_ms=made_ms, observed_ms=made_ms + ahead_ms + 50)
+        known = skew.witnessed_ms, skew.corrected_ms
+        skew.set_back(1_050_000)
+        for number in range(3):
+            skew.see(newest_commit_ms=1_050_000 + number, observed_ms=1_050_090 + number)
+
+        assert at_once is None
+        assert known == (ahead_ms + 50, ahead_ms + 50)
+        assert skew.witnessed_ms == 90
+
+    def test_what_an_earlier_process_saw_is_no_witness(self) -> None:
+        restored = ClockSkew()
+        restored.seen = self.skew(*[100] * 20).seen
+        before = restored.known_ms, restored.witnessed_ms
+        for number in range(3):
+            made_ms = 2_000_000 + number
+            restored.see(newest_commit_ms=made_ms, observed_ms=made_ms + 3_000_000)
+
+        assert before == (100, None)
+        assert restored.witnessed_ms == 3_000_000
 
 
 class TestPartitionStates:

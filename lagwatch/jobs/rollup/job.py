@@ -325,7 +325,7 @@ class _Run:
         """The instant that ages count from: by a clock that is set wrong all rows would be old."""
         if self._now_ms - newest_ms <= DAY_MS:
             return self._now_ms
-        self._log_step("retention_by_newest_row", {"newest_ms": newest_ms, "now_ms": self._now_ms})
+        self._log_step("ages_count_from", {"at_ms": newest_ms + DAY_MS, "now_ms": self._now_ms})
         return newest_ms + DAY_MS
 
     def _delete_old(self, marks: dict[str, Mark], now_ms: int) -> Mapping[Kind, int]:
@@ -394,10 +394,10 @@ class _Run:
 
 
 def _newest_ms(seen: Iterable[RawRows]) -> int:
-    """Until when there are raw rows; the end of time without any.
+    """Until when there are raw rows that are surely of their time; the end of time without any.
 
-    Without the last ones after a gap of a day until they are of a whole day themselves: the service
-    may have recorded them by a clock that was wrong.
+    The last ones after a gap of a day count only once they are of a whole day themselves, or others
+    follow: the service may have recorded them by a clock that was wrong.
     """
     held = union(span for look in seen for span in look.held)
     if not held:
@@ -409,8 +409,8 @@ def _newest_ms(seen: Iterable[RawRows]) -> int:
             stretches[-1] = (first, end)
         else:
             stretches.append((begin, end))
-    long = (end for begin, end in reversed(stretches) if end - begin >= DAY_MS)
-    return next(long, stretches[0][1])
+    begin, end = stretches[-1]
+    return end if len(stretches) == 1 or end - begin >= DAY_MS else stretches[-2][1]
 
 
 def _intent(mark: Mark) -> Ranges:
