@@ -200,7 +200,7 @@ def problems(served: Served) -> list[str]:
     return [each for each in served.health()["problems"] if each.startswith("configuration:")]
 
 
-def test_a_pipe_in_the_place_of_the_configuration_is_refused_at_a_reload(tmp_path: Path) -> None:
+def test_a_pipe_in_the_place_of_the_configuration_is_refused_at_a_reload() -> None:
     """To open one waits until somebody writes into it, and all of lagwatch would wait."""
     with serving("127.0.0.1:1", sections='[history]\nstore = "none"') as served:
         path = served.log.with_name("lagwatch.toml")
