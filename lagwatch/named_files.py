@@ -21,8 +21,9 @@ def require_file(path: Path) -> None:
     Raises:
         OSError: it is one, or there is no such file.
     """
-    mode = path.stat().st_mode
-    if stat.S_ISDIR(mode):
+    found = path.stat()
+    if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not stat.S_ISREG(mode):
+    # the null device ends at once, and stands for a file without content
+    if not stat.S_ISREG(found.st_mode) and found.st_rdev != Path(os.devnull).stat().st_rdev:
         raise OSError(errno.EINVAL, "it is a pipe or device, not a file", str(path))
