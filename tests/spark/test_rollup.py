@@ -27,7 +27,7 @@ from lagwatch.jobs.tables import StoreRef
 from lagwatch.jobs.unit_frames import UNIT_TYPE, spread, units_frame
 from lagwatch.jobs.units import Unit
 from tests.support.history import NOON_MS, group_sample, held, rollup, sample
-from tests.support.rollups import INTERVAL_MS, Recording, recording
+from tests.support.rollups import INTERVAL_MS, Recording, going_on, recording
 
 DAY_START_MS = day_start_ms("2026-11-21")
 SOON_MS = DAY_START_MS + DAY_MS + HOUR_MS
@@ -60,14 +60,6 @@ def run(
 
 def record(folder: Path, found: Recording, batch: str = "live") -> None:
     ParquetStore(str(folder)).write(found.records(), batch=batch)
-
-
-def go_on(folder: Path, until_ms: int) -> None:
-    """Record a cluster for more than a day: by that time what is old is deleted."""
-    rounds, every_ms = 10, 3 * HOUR_MS
-    start_ms = until_ms - rounds * every_ms
-    found = recording(14, rounds=rounds, start_ms=start_ms, interval_ms=every_ms, cluster="goes on")
-    record(folder, found, batch="goes-on")
 
 
 def stored(folder: Path) -> dict[Kind, list[Any]]:
@@ -305,7 +297,7 @@ def test_small_files_become_few_and_old_days_go(spark: SparkSession, tmp_path: P
             Recording(samples=found.samples[part], groups=found.groups[part], events=[]),
             batch=f"b{number}",
         )
-    go_on(tmp_path, NOON_MS)
+    record(tmp_path, going_on(NOON_MS), batch="goes-on")
     keeping = ref(tmp_path, retention=RetentionSettings())
 
     result = run(spark, keeping)
@@ -329,7 +321,7 @@ def test_what_is_not_rolled_up_is_not_deleted(spark: SparkSession, tmp_path: Pat
     old_ms = NOON_MS - 20 * DAY_MS
     record(tmp_path, recording(12, rounds=30, start_ms=old_ms))
     record(tmp_path, recording(13, rounds=30, start_ms=old_ms, cluster="there"), batch="there")
-    go_on(tmp_path, NOON_MS)
+    record(tmp_path, going_on(NOON_MS), batch="goes-on")
     keeping = ref(tmp_path, retention=RetentionSettings())
 
     of_one = run(spark, keeping, clusters=("here",))
@@ -351,7 +343,7 @@ def test_days_that_were_never_rolled_up_are_made_whole_before_they_are_deleted(
     cut_ms = DAY_START_MS
     found = recording(21, rounds=120, start_ms=cut_ms - 20 * 60_000 + 10_000)
     record(tmp_path, found)
-    go_on(tmp_path, cut_ms + 7 * DAY_MS)
+    record(tmp_path, going_on(cut_ms + 7 * DAY_MS), batch="goes-on")
 
     keeping = ref(tmp_path, retention=RetentionSettings(samples_days=7))
     result = run(spark, keeping, now_ms=cut_ms + 7 * DAY_MS + HOUR_MS)
@@ -367,7 +359,7 @@ def test_days_that_were_never_rolled_up_are_made_whole_before_they_are_deleted(
 def test_a_clock_that_is_far_ahead_deletes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """All rows would be old by it: ages count from a day after the newest of them."""
     record(tmp_path, recording(12, rounds=30, start_ms=NOON_MS - 9 * DAY_MS))
-    go_on(tmp_path, NOON_MS)
+    record(tmp_path, going_on(NOON_MS), batch="goes-on")
     wrong_ms = NOON_MS + 40 * DAY_MS
     # what the service recorded by that clock is no proof of it
     record(tmp_path, recording(13, rounds=30, start_ms=wrong_ms - HOUR_MS), batch="wrong")

@@ -17,6 +17,7 @@ from lagwatch.history.layout import DAY_MS, HOUR_MS, day_of
 from lagwatch.jobs.rollup.job import RollupRequest, RollupResult, run_rollup
 from lagwatch.jobs.tables import StoreRef
 from tests.support.history import held, sample, samples
+from tests.support.rollups import going_on
 from tests.support.stores import KINDS_OF_STORES, history_of
 
 _DEADLINE_S = 120
@@ -85,6 +86,8 @@ def test_what_roll_ups_that_cannot_be_read_were_made_of_is_not_deleted(
         retention=RetentionSettings(samples_days=1, group_samples_days=1, rollup_5m_days=0),
     )
     record(history, long_ago_ms)
+    with closing(open_store(history)) as store:
+        store.write(going_on(now_ms).records(), batch="goes-on")
     ref = StoreRef(settings=history)
 
     def run(request: RollupRequest) -> RollupResult:
@@ -94,10 +97,10 @@ def test_what_roll_ups_that_cannot_be_read_were_made_of_is_not_deleted(
 
     def rows(kind: Kind) -> int:
         with closing(open_store(history)) as store:
-            return len(held(store, kind))
+            return len([row for row in held(store, kind) if row["cluster"] == "here"])
 
     run(RollupRequest(tidy=False))
-    [torn] = tmp_path.glob("rollup_5m/**/*.parquet")
+    [torn] = tmp_path.glob("rollup_5m/cluster=here/**/*.parquet")
     os.truncate(torn, torn.stat().st_size // 2)
 
     kept = run(RollupRequest())
@@ -113,7 +116,8 @@ def test_what_roll_ups_that_cannot_be_read_were_made_of_is_not_deleted(
     assert f"raw rows from {day_of(long_ago_ms)} on are kept" in said
     assert again.rows[Kind.ROLLUP_5M] == 2, "a partition and its group"
     assert after.set_aside == ()
-    assert (after.removed, rows(Kind.SAMPLES)) == ({Kind.SAMPLES: 1}, 0)
+    assert after.removed[Kind.SAMPLES] >= 1
+    assert rows(Kind.SAMPLES) == 0
     assert rows(Kind.ROLLUP_5M) == 2
 
 

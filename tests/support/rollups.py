@@ -168,3 +168,10 @@ def _same(row: dict[str, Any], last: dict[str, Any] | None) -> bool:
     return last is not None and all(
         value == last[name] for name, value in row.items() if name not in moment
     )
+
+
+def going_on(until_ms: int) -> Recording:
+    """Of more than a day, of a cluster of its own: by its time what is old is deleted."""
+    rounds, every_ms = 10, 3 * 3_600_000
+    start_ms = until_ms - rounds * every_ms
+    return recording(14, rounds=rounds, start_ms=start_ms, interval_ms=every_ms, cluster="goes on")
