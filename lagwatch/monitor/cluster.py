@@ -67,6 +67,8 @@ _FIRST_POLL_MS = 20_000
 _HELD = "commits behind an open transaction of the offsets topic are not known yet"
 _LOADED_MS = 120_000
 """A coordinator has loaded its groups in this time; a silent group is no STOP before."""
+_AHEAD_MS = 60_000
+"""A report is of a time later than that from now: the clock was set back since."""
 
 _log = structlog.get_logger(__name__)
 
@@ -613,6 +615,9 @@ class ClusterMonitor:
     def _commits_known(self, report: CommitsKnown | ProgressKnown, now_ms: EpochMs) -> bool:
         if isinstance(report, CommitsKnown):
             self._held = None
+            if int(report.until_ms.max(initial=0)) > now_ms + _AHEAD_MS:
+                # made before the clock was set back: it would hide all silence until that time
+                report = replace(report, until_ms=np.minimum(report.until_ms, now_ms))
             if self.complete and self._admission.holds_old(int(report.until_ms.max(initial=0))):
                 self._held = report, now_ms
                 return False

@@ -55,6 +55,22 @@ def test_a_clock_that_is_set_makes_no_verdict_better_or_worse(steps_s: list[int]
         assert set(stalled) <= {Rule.STALLED, Rule.STOPPED}
 
 
+def test_a_report_from_before_the_clock_was_set_back_hides_no_silence() -> None:
+    """It waited to be taken in, and says that commits are known up to a time that is to come."""
+    groups = _Groups(stop_after_ms=25_000, stall_after_ms=25_000)
+    groups.go_on(200)
+    groups.cluster.step_clock(4 * _HOUR_S)
+    groups.go_on(100)
+    late_ms = groups.cluster.now_ms
+    groups.cluster.step_clock(0)
+    groups.cluster.ends()
+    groups.cluster.apply(CommitsKnown(until_ms=np.array([late_ms]), polled=()))
+
+    healthy, _ = zip(*groups.go_on(300, reads=False), strict=True)
+
+    assert healthy[-1] is Rule.STOPPED
+
+
 def test_a_group_is_not_forgotten_by_a_clock_that_may_be_wrong() -> None:
     cluster = SteppedCluster(expire_ms=7 * 86_400_000)
     cluster.create("t")
