@@ -12,7 +12,7 @@ from lagwatch.core.words import duration
 
 STANDSTILL_S: Final = 15.0
 """More between two looks: lagwatch did not run. Data are stale after so long, too."""
-LEAP_BELIEVED_S: Final = 3600.0
+_LEAP_BELIEVED_S: Final = 3600.0
 """The clock went ahead by a leap so long ago: it is taken to be right."""
 _PAUSE: Final = 400
 """Times what a round took: a quarter of a per cent of a core."""
@@ -92,22 +92,26 @@ class Standstills:
     @property
     def unnoticed(self) -> bool:
         """Was there one since the last look? May be asked by any thread."""
-        before_ms, before_s = self._seen
-        past_s = self._clock.now_ms() / 1000 - before_ms / 1000
-        return max(past_s, self._clock.monotonic_s() - before_s) >= STANDSTILL_S
+        _, past_s = self._past(self._clock.now_ms(), self._clock.monotonic_s())
+        return past_s >= STANDSTILL_S
 
     def look(self) -> Standstill | None:
         """The one that has just ended, if there was one since the last look."""
-        (before_ms, before_s), now_ms = self._seen, self._clock.now_ms()
-        self._seen = now_ms, self._clock.monotonic_s()
-        ran_s = self._seen[1] - before_s
-        # a machine that was paused may have stopped its monotonic clock, too
-        past_s = max(ran_s, (now_ms - before_ms) / 1000)
+        now_ms, now_s = self._clock.now_ms(), self._clock.monotonic_s()
+        ran_s, past_s = self._past(now_ms, now_s)
+        self._seen = now_ms, now_s
         if past_s < STANDSTILL_S:
             return None
         return Standstill(
             from_ms=now_ms - round(past_s * 1000), until_ms=now_ms, surely=ran_s >= STANDSTILL_S
         )
+
+    def _past(self, now_ms: int, now_s: float) -> tuple[float, float]:
+        """Seconds since the last look: by the monotonic clock, and by the clock that shows more."""
+        before_ms, before_s = self._seen
+        ran_s = now_s - before_s
+        # a machine that was paused may have stopped its monotonic clock, too
+        return ran_s, max(ran_s, (now_ms - before_ms) / 1000)
 
 
 Witness = Callable[[], int | None]
@@ -153,7 +157,7 @@ class Leaps:
         """
         ahead_ms, witnessed_ms = self.ahead_ms(), self._witness()
         now_ms, now_s = self._seen
-        if witnessed_ms is None and now_s - self._began_s < LEAP_BELIEVED_S:
+        if witnessed_ms is None and now_s - self._began_s < _LEAP_BELIEVED_S:
             return None
         return now_ms - max(ahead_ms, witnessed_ms or 0)
 
@@ -161,7 +165,7 @@ class Leaps:
         """Is the leap to be believed?"""
         witnessed_ms = self._witness()
         if witnessed_ms is None:
-            believed = now_s - self._leapt_s >= LEAP_BELIEVED_S
+            believed = now_s - self._leapt_s >= _LEAP_BELIEVED_S
         else:
             believed = 2 * witnessed_ms < self._ahead_ms
             self._leapt_s = now_s

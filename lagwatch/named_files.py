@@ -24,7 +24,7 @@ def require_file(path: Path) -> None:
     found = path.stat()
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    # the null device ends at once, and stands for a file without content
+    # the null device reads as an empty file
     null = stat.S_ISCHR(found.st_mode) and found.st_rdev == Path(os.devnull).stat().st_rdev
     if not (stat.S_ISREG(found.st_mode) or null):
         raise OSError(errno.EINVAL, "it is a pipe or device, not a file", str(path))

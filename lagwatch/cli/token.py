@@ -53,29 +53,22 @@ def token(
     if file is None:
         complain(f"add this line to server.auth.tokens_file:\n{text}")
     else:
-        before = _others(file, name)
-        _append(file, text)
+        before = _append(file, name, text)
         if before:
             complain(f"{name} holds {before + 1} tokens now: to revoke the old, delete their lines")
     typer.echo(made)
 
 
-def _others(file: Path, name: str) -> int:
-    """How many lines of the file are of this name."""
+def _append(file: Path, name: str, text: str) -> int:
+    """Append a line; returns how many there were of this name."""
     try:
-        require_file(file)
-        words = [line.split(maxsplit=1) for line in file.read_text(encoding="utf-8").splitlines()]
-    except FileNotFoundError:
-        return 0
+        lines = []
+        if file.exists():
+            require_file(file)
+            lines = file.read_text(encoding="utf-8").splitlines()
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as end:
+            end.write(text)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not text"
         raise typer.BadParameter(f"{file}: {reason}", param_hint="--file") from error
-    return sum(parts[:1] == [name] for parts in words)
-
-
-def _append(file: Path, text: str) -> None:
-    try:
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as lines:
-            lines.write(text)
-    except OSError as error:
-        raise typer.BadParameter(f"{file}: {error.strerror}", param_hint="--file") from error
+    return sum(line.split(maxsplit=1)[:1] == [name] for line in lines)

@@ -348,6 +348,18 @@ def test_the_thread_delivers_what_is_appended_and_the_rest_at_its_end(tmp_path: 
     assert lags(store) == [0, 1]
 
 
+class Tidied(ParquetStore):
+    """Says when a writer has applied the retention."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(where)
+        self.tidied = threading.Event()
+
+    def tidy(self, now_ms: int) -> None:
+        super().tidy(now_ms)
+        self.tidied.set()
+
+
 @pytest.mark.parametrize(
     ("rollups", "rolled_up", "kept"),
     [
@@ -362,13 +374,6 @@ def test_the_thread_delivers_what_is_appended_and_the_rest_at_its_end(tmp_path: 
 def test_the_service_deletes_no_samples_that_roll_ups_are_yet_to_be_made_of(
     tmp_path: Path, *, rollups: str, rolled_up: Kind | None, kept: set[Kind]
 ) -> None:
-    tidied = threading.Event()
-
-    class Tidied(ParquetStore):
-        def tidy(self, now_ms: int) -> None:
-            super().tidy(now_ms)
-            tidied.set()
-
     store = Tidied(str(tmp_path / "store"))
     old_ms = NOON_MS - 20 * DAY_MS
     recorded = [
@@ -387,7 +392,7 @@ def test_the_service_deletes_no_samples_that_roll_ups_are_yet_to_be_made_of(
 
     writer.start()
     writer.notify()
-    assert tidied.wait(30)
+    assert store.tidied.wait(30)
     writer.stop(10)
 
     old = day_of(old_ms)
@@ -406,13 +411,6 @@ def test_nothing_is_deleted_by_a_clock_that_may_be_wrong(
     tmp_path: Path, *, witness: Witness, deletes: bool
 ) -> None:
     """All rows would be old by it."""
-    tidied = threading.Event()
-
-    class Tidied(ParquetStore):
-        def tidy(self, now_ms: int) -> None:
-            super().tidy(now_ms)
-            tidied.set()
-
     store, spool = Tidied(str(tmp_path / "store")), spool_in(tmp_path)
     settings = WriterSettings(flush_ms=0, retention_days=dict.fromkeys(RAW, 7))
     clock = SetClock(NOON_MS + 40 * DAY_MS)
@@ -421,7 +419,7 @@ def test_nothing_is_deleted_by_a_clock_that_may_be_wrong(
 
     writer.start()
     writer.notify()
-    assert tidied.wait(30)
+    assert store.tidied.wait(30)
     writer.stop(10)
 
     assert store.days(Kind.SAMPLES, "here") == (() if deletes else (day_of(NOON_MS),))

@@ -287,14 +287,13 @@ def topic_advice(row: Mapping[str, Any], headroom: float) -> TopicAdvice:
 
 def with_hottest(advice: Iterable[TopicAdvice], skews: Iterable[Skew]) -> list[TopicAdvice]:
     """The advice, with the partitions that no number of consumers helps."""
-    shares: dict[tuple[str, str], Skew] = {}
-    for skew in skews:
-        if skew.what == "produced":
-            most = shares.setdefault((skew.cluster, skew.topic), skew)
-            if skew.share > most.share:
-                shares[skew.cluster, skew.topic] = skew
+    produced = (skew for skew in skews if skew.what == "produced")
+    # of several of a topic the last, which has most, stays
+    most = {
+        (skew.cluster, skew.topic): skew for skew in sorted(produced, key=lambda each: each.share)
+    }
     return [
-        replace(advised, hottest=_hottest(advised, shares.get((advised.cluster, advised.topic))))
+        replace(advised, hottest=_hottest(advised, most.get((advised.cluster, advised.topic))))
         for advised in advice
     ]
 
