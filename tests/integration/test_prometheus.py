@@ -20,7 +20,9 @@ from tests.support.scene import CLUSTER, Scene, remove, watched_scene
 from tests.support.traffic import running
 from tests.support.waiting import eventually
 
-_DEADLINE_S = 90
+_DEADLINE_S = 180
+"""A rate is drawn once there are samples of more than 45 s, at steps of 30 s."""
+
 _PRESENT_WITH_A_CHANNEL = {
     "lagwatch_notices_delivered_total",
     "lagwatch_notices_dead_total",
@@ -107,11 +109,13 @@ def test_every_expression_finds_data(
 def _rebalancing(kafka: EmbeddedKafka) -> Iterator[None]:
     """A member of a group comes and goes: what changed a minute ago is not seen any more."""
     topic, group = create_topic(kafka), unique("rebalanced")
+    produce(kafka, topic, 1)
 
     def come_and_go(stop: threading.Event) -> None:
         while not stop.is_set():
             with _member(kafka, group, topic) as consumer:
-                consumer.consume(1, 5)
+                if consumer.consume(1, 5):
+                    consumer.commit(asynchronous=False)  # only groups with commits are shown
 
     with running(come_and_go):
         yield
