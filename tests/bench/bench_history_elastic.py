@@ -57,8 +57,8 @@ def run() -> Iterator[Figure]:
         target=0.8,
         bound=Bound.AT_LEAST,
     )
-    yield Figure(name="history_elastic_row", value=merged, unit="B", target=80)
-    yield Figure(name="history_elastic_row_unmerged", value=written, unit="B", target=85)
+    yield Figure(name="history_elastic_row", value=merged, unit="B", target=60)
+    yield Figure(name="history_elastic_row_unmerged", value=written, unit="B", target=68)
     yield Figure(
         name="history_elastic_write",
         value=median(ours),

@@ -13,7 +13,7 @@ from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind, concat, from_rows, record_ids, schema
 from lagwatch.errors import HistoryError
 from lagwatch.history.elastic import ElasticStore
-from lagwatch.history.elastic.indices import put_template, templates
+from lagwatch.history.elastic.indices import AGES, AGES_FIELD, put_template, templates
 from lagwatch.jobs.stores.registry import job_store
 from lagwatch.ports.history import HistoryRange
 from tests.support.elastic_history import (
@@ -83,7 +83,7 @@ def test_every_kind_has_a_template_with_an_explicit_mapping(
     assert fields["group"] == {"type": "keyword"}
     assert fields["committed_offset"] == {"type": "long", "index": False}
     assert fields["at_ms"]["type"] == "date"
-    assert set(fields) == {*samples(1).columns, "@timestamp"}
+    assert set(fields) == {*samples(1).columns, "@timestamp", AGES_FIELD} - set(AGES[Kind.SAMPLES])
 
 
 def test_a_row_comes_back_as_it_was_written(store: ElasticStore) -> None:
@@ -371,9 +371,9 @@ def test_kibana_and_grafana_find_their_time_field_and_every_column(
     assert found["hits"]["total"]["value"] == 3
     assert [entry["doc_count"] for entry in found["aggregations"]["day"]["buckets"]] == [3]
     assert fields["@timestamp"]["date"]["aggregatable"]
-    for name in schema(Kind.SAMPLES):
+    for name in {*schema(Kind.SAMPLES), AGES_FIELD} - set(AGES[Kind.SAMPLES]):
         (field,) = fields[name].values()
-        only_read = name in {"observed_ms", "log_end_ms", "time_lag_at_ms", "topic_id"}
+        only_read = name in {AGES_FIELD, "topic_id", "log_end_offset"}
         assert field["searchable"] is not only_read, name
         assert field["aggregatable"] is not only_read, name
 

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from lagwatch.config.elasticsearch import ElasticsearchSettings
-from lagwatch.core.record import ColumnType, Kind, schema
+from lagwatch.core.record import ColumnType, Kind, from_rows, schema
 from lagwatch.errors import HistoryError
 from lagwatch.history.elastic.bulk import RejectedRow, RejectedRows, chunks
-from lagwatch.history.elastic.documents import Document
+from lagwatch.history.elastic.documents import Document, documents, fields_of, rows_of
 from lagwatch.history.elastic.faults import reason_of
 from lagwatch.history.elastic.indices import (
+    AGES,
+    AGES_FIELD,
     all_indices,
     index_name,
     indices_between,
@@ -27,7 +29,7 @@ from lagwatch.history.elastic.indices import (
     templates,
 )
 from lagwatch.history.layout import DAY_MS, day_of
-from tests.support.history import NOON_MS
+from tests.support.history import NOON_MS, sample
 
 
 @pytest.mark.parametrize(
@@ -104,15 +106,68 @@ def test_a_short_time_names_its_own_indices_only() -> None:
     assert indices_between("lagwatch", Kind.SAMPLES, NOON_MS, NOON_MS) == names[:1]
 
 
+_NUMBER = st.none() | st.integers(0, 5) | st.integers(0, 2**62)
+_SAMPLE = st.fixed_dictionaries(
+    {
+        "at_ms": st.integers(0, 2**62),
+        "observed_ms": st.integers(0, 2**62),
+        **dict.fromkeys(
+            ("committed_offset", "lag", "log_end_offset", "log_end_ms", "time_lag_at_ms"), _NUMBER
+        ),
+        "reason": st.sampled_from(["interval", "change"]),
+        "schema_version": st.sampled_from([1, 2]),
+    }
+)
+
+
+@given(rows=st.lists(_SAMPLE, min_size=1, max_size=5), data=st.data())
+def test_a_row_comes_back_from_its_document_whole_or_in_part(
+    rows: list[dict[str, Any]], data: st.DataObject
+) -> None:
+    wanted = list(from_rows(Kind.SAMPLES, [sample(**row) for row in rows]).rows())
+    columns = data.draw(st.sets(st.sampled_from(list(schema(Kind.SAMPLES))), min_size=1))
+
+    found = [orjson.loads(each.body) for each in documents(from_rows(Kind.SAMPLES, wanted))]
+    asked = fields_of(Kind.SAMPLES, tuple(columns))
+    part = [{name: each[name] for name in asked if name in each} for each in found]
+
+    assert list(rows_of(Kind.SAMPLES, found, tuple(schema(Kind.SAMPLES))).rows()) == wanted
+    assert list(rows_of(Kind.SAMPLES, part, tuple(columns)).rows()) == [
+        {name: row[name] for name in columns} for row in wanted
+    ]
+
+
+def test_a_document_leaves_out_what_follows_from_the_rest_and_what_is_usual() -> None:
+    row = sample(at_ms=NOON_MS, observed_ms=NOON_MS + 7, log_end_ms=NOON_MS - 4_000)
+
+    (written,) = documents(from_rows(Kind.SAMPLES, [row | {"time_lag_at_ms": None}]))
+
+    fields = orjson.loads(written.body)
+    assert fields[AGES_FIELD] == [-7, 4_000, None]
+    assert not fields.keys() & {*AGES[Kind.SAMPLES], "log_end_offset", "reason", "schema_version"}
+
+
+def test_documents_of_earlier_releases_are_read() -> None:
+    row = {name: value for name, value in sample(log_end_ms=NOON_MS).items() if value is not None}
+
+    (found,) = rows_of(Kind.SAMPLES, [row], tuple(schema(Kind.SAMPLES))).rows()
+
+    assert {name: value for name, value in found.items() if value is not None} == row
+
+
 @pytest.mark.parametrize("kind", list(Kind))
 def test_every_column_has_the_mapping_of_its_type(kind: Kind) -> None:
     fields = dict(mappings(kind)["properties"])
+    in_one = AGES.get(kind, ())
 
     assert fields.pop("@timestamp") == {"type": "alias", "path": kind.time_column}
+    if in_one:
+        assert fields.pop(AGES_FIELD) == {"type": "long", "index": False, "doc_values": False}
     types = {name: field["type"] for name, field in fields.items()}
     assert types == {
         name: "float" if column.unit == "s" else _MAPPED[column.type]
         for name, column in schema(kind).items()
+        if name not in in_one
     }
     assert mappings(kind)["dynamic"] is False
     indexed = {name for name, field in fields.items() if field.get("index", True)}

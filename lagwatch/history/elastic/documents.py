@@ -1,4 +1,14 @@
-"""Rows as JSON documents and back: one field per column; unknown values have no field."""
+"""Rows as JSON documents and back: one field per column; unknown values have no field.
+
+Documents are most of what a row takes on disk, so two things are written short:
+
+- The instants of a sample other than `at_ms`, which are only read with their row, are one field
+  `ages_ms`: how many milliseconds `at_ms` is after each of `AGES`, in this order. A time that
+  differs from row to row costs about five bytes as a field of its own, and two in this list.
+- What nearly every row says is left out: `USUAL`.
+
+Documents with a field for every column, as earlier releases wrote them, are read as well.
+"""
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,13 +17,27 @@ from typing import Any, Final
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
-from lagwatch.core.record import ColumnType, Kind, Records, Text, concat, record_ids, schema
+from lagwatch.core.model import UNKNOWN
+from lagwatch.core.record import (
+    ColumnType,
+    Kind,
+    Records,
+    SampleReason,
+    Text,
+    concat,
+    record_ids,
+    schema,
+)
 from lagwatch.core.record.records import Value, from_rows, plain_values
 from lagwatch.errors import HistoryError
 from lagwatch.history.elastic.faults import STORE
-from lagwatch.history.elastic.indices import index_name
+from lagwatch.history.elastic.indices import AGES, AGES_FIELD, index_name
 from lagwatch.history.rows import sort_unique, source_rank
+
+USUAL: Final[Mapping[str, Value]] = {"reason": SampleReason.INTERVAL, "schema_version": 1}
+"""Columns that are never unknown, and the value of a row that does not have the field."""
 
 _ROWS_AT_A_TIME: Final = 4096
 _DAY_MS: Final = 86_400_000
@@ -60,14 +84,48 @@ def documents(rows: Records) -> Iterator[Document]:
     """Every row as a document with its deterministic id."""
     for first in range(0, rows.size, _ROWS_AT_A_TIME):
         some = rows.take(np.arange(first, min(first + _ROWS_AT_A_TIME, rows.size)))
-        columns = [_encodable(some, name) for name in some.columns]
-        names = tuple(some.columns)
-        ids, ranks = record_ids(some), source_rank(some).tolist()
-        for identity, rank, *values in zip(ids, ranks, *columns, strict=True):
+        columns = _fields(some)
+        names, ids, ranks = tuple(columns), record_ids(some), source_rank(some).tolist()
+        for identity, rank, *values in zip(ids, ranks, *columns.values(), strict=True):
             fields = {
                 name: value for name, value in zip(names, values, strict=True) if value is not None
             }
             yield Document(identity, orjson.dumps(fields), rank)
+
+
+def _fields(rows: Records) -> Mapping[str, Sequence[Any]]:
+    """Field → its value in every row; None where a row does not have the field."""
+    fields: dict[str, Sequence[Any]] = {
+        name: _encodable(rows, name) for name in rows.columns if name not in AGES.get(rows.kind, ())
+    }
+    for name, usual in USUAL.items():
+        if name in fields:
+            fields[name] = [None if value == usual else value for value in fields[name]]
+    if rows.kind is Kind.SAMPLES:
+        fields["log_end_offset"] = _log_ends(rows)
+        ages = (_ages(rows, name) for name in AGES[rows.kind])
+        fields[AGES_FIELD] = list(zip(*ages, strict=True))
+    return fields
+
+
+def _log_ends(rows: Records) -> list[int | None]:
+    """None where `rows_of` knows the log end without the field, which else may be `UNKNOWN`."""
+    columns = ("log_end_offset", "committed_offset", "lag")
+    log_end, committed, lag = (_numbers(rows, name) for name in columns)
+    left_out = np.where((committed >= 0) & (lag >= 0), log_end == committed + lag, log_end < 0)
+    return [
+        None if out else end for end, out in zip(log_end.tolist(), left_out.tolist(), strict=True)
+    ]
+
+
+def _ages(rows: Records, name: str) -> list[int | None]:
+    instants = _numbers(rows, name)
+    ages, known = (rows.at_ms() - instants).tolist(), (instants >= 0).tolist()
+    return [age if is_known else None for age, is_known in zip(ages, known, strict=True)]
+
+
+def _numbers(rows: Records, name: str) -> NDArray[np.int64]:
+    return rows.numbers(name) if name in rows.columns else np.full(rows.size, UNKNOWN, np.int64)
 
 
 def _encodable(rows: Records, name: str) -> list[Value]:
@@ -93,8 +151,18 @@ def _clean(text: Text) -> Text:
     return text if clean == text.words else Text.coded(text.codes, clean)
 
 
+def fields_of(kind: Kind, columns: Sequence[str]) -> tuple[str, ...]:
+    """The fields of documents that `rows_of` needs for these columns."""
+    needed = list(columns)
+    if any(name in AGES.get(kind, ()) for name in columns):
+        needed += [kind.time_column, AGES_FIELD]
+    if kind is Kind.SAMPLES and "log_end_offset" in columns:
+        needed += ["committed_offset", "lag"]
+    return tuple(dict.fromkeys(needed))
+
+
 def rows_of(kind: Kind, sources: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Records:
-    """Documents as rows; what a document lacks is unknown.
+    """Documents as rows; what a document lacks is unknown, but for what is written short.
 
     Raises:
         HistoryError: a document is not a valid row of this kind.
@@ -103,8 +171,9 @@ def rows_of(kind: Kind, sources: Sequence[Mapping[str, Any]], columns: Sequence[
     try:
         if binary:
             sources = [_decoded(source, binary) for source in sources]
+        sources = [_whole(kind, source) for source in sources]
         return from_rows(kind, sources, columns)
-    except (ValueError, TypeError, OverflowError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise HistoryError(
             store=STORE,
             kind="corrupt",
@@ -117,3 +186,19 @@ def rows_of(kind: Kind, sources: Sequence[Mapping[str, Any]], columns: Sequence[
 def _decoded(source: Mapping[str, Any], binary: Sequence[str]) -> Mapping[str, Any]:
     held = {name: source[name] for name in binary if source.get(name) is not None}
     return {**source, **{name: base64.b64decode(value) for name, value in held.items()}}
+
+
+def _whole(kind: Kind, source: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A document with the fields that were written short or left out."""
+    if kind is not Kind.SAMPLES:
+        return {**USUAL, **source}
+    found: dict[str, Any] = {}
+    ages = source.get(AGES_FIELD)
+    if ages is not None:
+        at_ms = source[kind.time_column]
+        named = zip(AGES[kind], ages, strict=True)
+        found = {name: at_ms - age for name, age in named if age is not None}
+    committed, lag = source.get("committed_offset"), source.get("lag")
+    if committed is not None and lag is not None:
+        found["log_end_offset"] = committed + lag
+    return {**USUAL, **found, **source}

@@ -32,8 +32,14 @@ _LONGEST_WORD: Final = 8191
 
 _INDEXED: Final = frozenset({"source", "status", "schema_version"})
 """Columns beside the key by which rows are looked up."""
-_ONLY_READ: Final = frozenset({"observed_ms", "log_end_ms", "time_lag_at_ms", "topic_id"})
-"""Columns of samples that only come back with their row: neither searched nor aggregated."""
+AGES_FIELD: Final = "ages_ms"
+AGES: Final[Mapping[Kind, tuple[str, ...]]] = {
+    Kind.SAMPLES: ("observed_ms", "log_end_ms", "time_lag_at_ms")
+}
+"""Columns that are in the one field `AGES_FIELD`, as `documents` says."""
+_ONLY_READ: Final = frozenset({"topic_id", "log_end_offset", "observed_ms", "time_lag_at_ms"})
+"""Columns that only come back with their row: neither searched nor aggregated."""
+_NO_COLUMN: Final[Mapping[str, Any]] = {"index": False, "doc_values": False}
 _SECONDS: Final[Mapping[str, Any]] = {"type": "float"}
 """Seven digits are enough to aggregate; a row comes back as it was written."""
 NEWER_SETTINGS: Final[Mapping[str, str]] = {
@@ -205,7 +211,11 @@ def overruled(client: Elasticsearch, prefix: str, kind: Kind) -> str:
 def _fits(kind: Kind, mapping: Mapping[str, Any], columns: Iterable[str]) -> bool:
     """Have these columns the types that lagwatch looks them up by?"""
     properties, wanted = mapping.get("properties", {}), mappings(kind)["properties"]
-    return all(properties.get(name, {}).get("type") == wanted[name]["type"] for name in columns)
+    return all(
+        properties.get(name, {}).get("type") == wanted[name]["type"]
+        for name in columns
+        if name in wanted
+    )
 
 
 NOT_OURS: Final = (
@@ -259,12 +269,18 @@ def mappings(kind: Kind) -> Mapping[str, Any]:
     indices, only not searchable there; nothing is refused for it. Kibana and Grafana look for
     `@timestamp`: another name of the time column.
     """
+    ages = AGES.get(kind, ())
     return {
         "dynamic": False,
         "_meta": {"schema_version": SCHEMA_VERSION},
         "properties": {
             "@timestamp": {"type": "alias", "path": kind.time_column},
-            **{column.name: _field(column, kind.key) for column in schema(kind).values()},
+            **{
+                column.name: _field(column, kind.key)
+                for column in schema(kind).values()
+                if column.name not in ages
+            },
+            **({AGES_FIELD: {**_TYPES[ColumnType.INT64], **_NO_COLUMN}} if ages else {}),
         },
     }
 
@@ -276,7 +292,7 @@ def _field(column: Column, key: tuple[str, ...]) -> Mapping[str, Any]:
     if column.name in key or column.name in _INDEXED or column.type is ColumnType.BINARY:
         return kind
     if column.name in _ONLY_READ:
-        return {**kind, "index": False, "doc_values": False}
+        return {**kind, **_NO_COLUMN}
     if column.type is ColumnType.FLOAT64 and column.unit == "s":
         kind = dict(_SECONDS)
     # sorted, aggregated and, more slowly, searched by their columns alone: half the disk

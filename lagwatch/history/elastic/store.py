@@ -10,7 +10,7 @@ from lagwatch.core.record import SOURCE_RANK, Kind, Records, schema
 from lagwatch.errors import HistoryError
 from lagwatch.history.elastic.bulk import BulkOutcome, BulkSender, RejectedRow, RejectedRows
 from lagwatch.history.elastic.client import connect
-from lagwatch.history.elastic.documents import Document, by_index, documents, rows_of
+from lagwatch.history.elastic.documents import Document, by_index, documents, fields_of, rows_of
 from lagwatch.history.elastic.faults import STORE, reported
 from lagwatch.history.elastic.indices import (
     NOT_OURS,
@@ -277,7 +277,7 @@ class ElasticStore:
             self._see_range(wanted),
             {"bool": {"filter": [in_range(wanted), *_groups_between(low, high)]}},
             sort=wanted.kind.time_column,
-            columns=columns if wanted.columns else None,
+            columns=fields_of(wanted.kind, columns) if wanted.columns else None,
         ):
             yield rows_of(wanted.kind, [hit["_source"] for hit in hits], columns)
 

@@ -42,7 +42,7 @@ from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import KINDS, SCHEMA_VERSION, Kind, Records, schema
 from lagwatch.errors import HistoryError
 from lagwatch.history.elastic import ElasticStore, RejectedRows
-from lagwatch.history.elastic.documents import rows_of
+from lagwatch.history.elastic.documents import fields_of, rows_of
 from lagwatch.history.elastic.faults import STORE
 from lagwatch.history.elastic.search import Json, Share
 from lagwatch.jobs.fence import allowed_by
@@ -285,7 +285,7 @@ class ElasticReader(_Reader):
                 partition.index,
                 partition.query,
                 sort=self._time,
-                columns=self._columns,
+                columns=fields_of(self._kind, self._columns),
                 share=partition.share,
             ):
                 rows = rows_of(self._kind, [hit["_source"] for hit in hits], self._columns)
