@@ -48,11 +48,16 @@ def test_kills_between_transition_and_delivery_lose_and_double_nothing(
         config = _configured(tmp_path, receiver)
 
         for number in range(1, _ROUNDS + 1):
-            # some die before the first attempt, some during it, some after it
-            receiver.replies[:] = [Reply(after_s=chance.choice([0, 0.05, 0.2]))]
+            # some die before the first attempt, some after it, and every fourth during it
+            during, known = number % 4 == 0, len(receiver.requests)
+            late_s = 60 if during else chance.choice([0, 0.05, 0.2])
+            receiver.replies[:] = [Reply(after_s=late_s)]
             with _child(config, failing=number) as child:
                 _line(child, "kept")
-                _pause(chance.choice([0, 0, 0.01, 0.05, 0.1, 0.3]))
+                if during:
+                    eventually(lambda: len(receiver.requests) > known, "an attempt")  # noqa: B023 asked at once
+                else:
+                    _pause(chance.choice([0, 0, 0.01, 0.05, 0.1, 0.3]))
                 child.kill()
         receiver.replies[:] = []
         with _child(config, failing=_ROUNDS) as child:
