@@ -126,6 +126,10 @@ def rounds(first: int, count: int) -> Records:
     row = np.tile(np.arange(STORED_PARTITIONS), count)
     rate = 10 + row * 29 % 3000
     at_ms = START_MS + turn * 30_000
+    # as recorded from real brokers: judged 0.7 to 1.8 s after the instant, by log ends that
+    # were asked for 2 s before that
+    observed_ms = at_ms + np.repeat(rng.integers(700, 1800, count), STORED_PARTITIONS)
+    time_lag_at_ms = observed_ms - np.repeat(rng.integers(2000, 2050, count), STORED_PARTITIONS)
     end = 10**6 * (row + 1) ** 2 + rate * turn * 30 + rng.integers(0, 300, size)
     lag = np.maximum(row * 37 % 5000 + rng.integers(-200, 200, size), 0)
     topics = tuple(f"orders.topic-{number:03}" for number in range(40))
@@ -141,15 +145,15 @@ def rounds(first: int, count: int) -> Records:
             "topic_id": Text((row % 40).astype(np.int32), ids),
             "partition": (row % 10).astype(np.int32),
             "at_ms": at_ms,
-            "observed_ms": at_ms + 17 + turn % 7,
+            "observed_ms": observed_ms,
             "committed_offset": end - lag,
             "commit_ms": at_ms - rng.integers(0, 5000, size),
             "log_end_offset": end,
-            "log_end_ms": at_ms - rng.integers(0, 9000, size),
+            "log_end_ms": time_lag_at_ms - rng.integers(5, 50, size),
             "log_start_offset": 10**5 * (row + 1) ** 2,
             "lag": lag,
             "time_lag_s": np.round(lag / rate, 3),
-            "time_lag_at_ms": at_ms - rng.integers(0, 5000, size),
+            "time_lag_at_ms": time_lag_at_ms,
         },
     )
 

@@ -13,7 +13,7 @@ from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind, concat, from_rows, record_ids, schema
 from lagwatch.errors import HistoryError
 from lagwatch.history.elastic import ElasticStore
-from lagwatch.history.elastic.indices import AGES, AGES_FIELD, put_template, templates
+from lagwatch.history.elastic.indices import AGES_FIELD, NOT_MAPPED, put_template, templates
 from lagwatch.jobs.stores.registry import job_store
 from lagwatch.ports.history import HistoryRange
 from tests.support.elastic_history import (
@@ -77,13 +77,13 @@ def test_every_kind_has_a_template_with_an_explicit_mapping(
     held = client.indices.get_index_template(name=f"{prefix}-*")["index_templates"]
     mapping = client.indices.get_mapping(index=f"{prefix}-samples")
     (mapped,) = mapping.body.values()
-    fields = mapped["mappings"]["properties"]
+    fields, not_mapped = mapped["mappings"]["properties"], set(NOT_MAPPED[Kind.SAMPLES])
     assert {template["name"] for template in held} == {f"{prefix}-{kind}" for kind in Kind}
     assert mapped["mappings"]["dynamic"] == "false"
     assert fields["group"] == {"type": "keyword"}
     assert fields["committed_offset"] == {"type": "long", "index": False}
     assert fields["at_ms"]["type"] == "date"
-    assert set(fields) == {*samples(1).columns, "@timestamp", AGES_FIELD} - set(AGES[Kind.SAMPLES])
+    assert set(fields) == {*samples(1).columns, "@timestamp", AGES_FIELD} - not_mapped
 
 
 def test_a_row_comes_back_as_it_was_written(store: ElasticStore) -> None:
@@ -371,11 +371,34 @@ def test_kibana_and_grafana_find_their_time_field_and_every_column(
     assert found["hits"]["total"]["value"] == 3
     assert [entry["doc_count"] for entry in found["aggregations"]["day"]["buckets"]] == [3]
     assert fields["@timestamp"]["date"]["aggregatable"]
-    for name in {*schema(Kind.SAMPLES), AGES_FIELD} - set(AGES[Kind.SAMPLES]):
+    for name in {*schema(Kind.SAMPLES), AGES_FIELD} - set(NOT_MAPPED[Kind.SAMPLES]):
         (field,) = fields[name].values()
-        only_read = name in {AGES_FIELD, "topic_id", "log_end_offset"}
+        only_read = name in {AGES_FIELD, "topic_id"}
         assert field["searchable"] is not only_read, name
         assert field["aggregatable"] is not only_read, name
+
+
+def test_what_is_not_mapped_is_empty_in_a_query_and_spoils_nothing_beside_it(
+    store: ElasticStore, prefix: str, client: Elasticsearch
+) -> None:
+    day = f"{prefix}-samples-2026.11.20"
+    client.indices.create(
+        index=day,
+        mappings={"properties": {n: {"type": "long"} for n in ("at_ms", "lag", "log_end_offset")}},
+        aliases={f"{prefix}-samples": {}},
+    )
+    client.index(index=day, document=sample(at_ms=NOON_MS - DAY_MS, log_end_offset=70))
+    store.write([samples(3)], batch="a")
+    client.indices.refresh(index=f"{prefix}-*")
+
+    found = client.search(
+        index=f"{prefix}-samples",
+        aggs={name: {"max": {"field": name}} for name in ("lag", "log_end_offset")},
+    )
+
+    assert found["_shards"]["failed"] == 0
+    assert found["aggregations"]["lag"]["value"] == 10
+    assert found["aggregations"]["log_end_offset"]["value"] == 70
 
 
 def test_rows_of_a_partition_are_stored_beside_each_other(

@@ -21,6 +21,7 @@ from lagwatch.history.elastic.faults import reason_of
 from lagwatch.history.elastic.indices import (
     AGES,
     AGES_FIELD,
+    NOT_MAPPED,
     all_indices,
     index_name,
     indices_between,
@@ -111,10 +112,7 @@ _SAMPLE = st.fixed_dictionaries(
     {
         "at_ms": st.integers(0, 2**62),
         "observed_ms": st.integers(0, 2**62),
-        **dict.fromkeys(
-            ("committed_offset", "lag", "log_end_offset", "log_end_ms", "time_lag_at_ms"), _NUMBER
-        ),
-        "reason": st.sampled_from(["interval", "change"]),
+        **dict.fromkeys(("committed_offset", "commit_ms", "log_end_ms", "time_lag_at_ms"), _NUMBER),
         "schema_version": st.sampled_from([1, 2]),
     }
 )
@@ -137,37 +135,42 @@ def test_a_row_comes_back_from_its_document_whole_or_in_part(
     ]
 
 
-def test_a_document_leaves_out_what_follows_from_the_rest_and_what_is_usual() -> None:
-    row = sample(at_ms=NOON_MS, observed_ms=NOON_MS + 7, log_end_ms=NOON_MS - 4_000)
+def test_a_document_leaves_out_what_follows_from_the_rest() -> None:
+    row = sample(observed_ms=NOON_MS + 7, time_lag_at_ms=None, log_end_ms=NOON_MS - 4_000)
+    ahead = row | {"log_end_offset": 70, "lag": 0}
 
-    (written,) = documents(from_rows(Kind.SAMPLES, [row | {"time_lag_at_ms": None}]))
+    first, second = documents(from_rows(Kind.SAMPLES, [row, ahead]))
 
-    fields = orjson.loads(written.body)
-    assert fields[AGES_FIELD] == [-7, 4_000, None]
-    assert not fields.keys() & {*AGES[Kind.SAMPLES], "log_end_offset", "reason", "schema_version"}
+    fields = orjson.loads(first.body)
+    assert fields[AGES_FIELD] == [-7, None, 4_007]
+    assert not fields.keys() & {*NOT_MAPPED[Kind.SAMPLES], "schema_version"}
+    assert orjson.loads(second.body)["log_end_offset"] == 70
 
 
-def test_documents_of_earlier_releases_are_read() -> None:
-    row = {name: value for name, value in sample(log_end_ms=NOON_MS).items() if value is not None}
+@pytest.mark.parametrize("log_end", [None, 70, 100])
+def test_documents_of_earlier_releases_are_read(log_end: int | None) -> None:
+    row = sample(log_end_offset=log_end)
+    known = {name: value for name, value in row.items() if value is not None}
 
-    (found,) = rows_of(Kind.SAMPLES, [row], tuple(schema(Kind.SAMPLES))).rows()
+    (found,) = rows_of(Kind.SAMPLES, [known], tuple(schema(Kind.SAMPLES))).rows()
+    part = rows_of(Kind.SAMPLES, [known], ("log_end_offset",)).rows()
 
-    assert {name: value for name, value in found.items() if value is not None} == row
+    assert found == row
+    assert list(part) == [{"log_end_offset": log_end}]
 
 
 @pytest.mark.parametrize("kind", list(Kind))
 def test_every_column_has_the_mapping_of_its_type(kind: Kind) -> None:
     fields = dict(mappings(kind)["properties"])
-    in_one = AGES.get(kind, ())
 
     assert fields.pop("@timestamp") == {"type": "alias", "path": kind.time_column}
-    if in_one:
+    if kind in AGES:
         assert fields.pop(AGES_FIELD) == {"type": "long", "index": False, "doc_values": False}
     types = {name: field["type"] for name, field in fields.items()}
     assert types == {
         name: "float" if column.unit == "s" else _MAPPED[column.type]
         for name, column in schema(kind).items()
-        if name not in in_one
+        if name not in NOT_MAPPED.get(kind, ())
     }
     assert mappings(kind)["dynamic"] is False
     indexed = {name for name, field in fields.items() if field.get("index", True)}

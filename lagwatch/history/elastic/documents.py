@@ -1,13 +1,15 @@
 """Rows as JSON documents and back: one field per column; unknown values have no field.
 
-Documents are most of what a row takes on disk, so two things are written short:
+Documents are most of what a row takes on disk, so three things are written short:
 
-- The instants of a sample other than `at_ms`, which are only read with their row, are one field
-  `ages_ms`: how many milliseconds `at_ms` is after each of `AGES`, in this order. A time that
-  differs from row to row costs about five bytes as a field of its own, and two in this list.
-- What nearly every row says is left out: `USUAL`.
+- The instants of a sample that are only read with their row are one field `ages_ms`: milliseconds
+  from each of `AGES` to the known one before it, the first to `at_ms`. An instant that differs from
+  row to row costs about five bytes as a field of its own, and one or two in this list.
+- The log end of a sample is left out where it is committed offset + lag: seven bytes.
+- `schema_version` is left out where it is 1.
 
-Documents with a field for every column, as earlier releases wrote them, are read as well.
+Documents with a field for every column, as earlier releases wrote them, have their
+`schema_version`. They are read as well.
 """
 
 import base64
@@ -17,14 +19,12 @@ from typing import Any, Final
 
 import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN
 from lagwatch.core.record import (
     ColumnType,
     Kind,
     Records,
-    SampleReason,
     Text,
     concat,
     record_ids,
@@ -36,8 +36,8 @@ from lagwatch.history.elastic.faults import STORE
 from lagwatch.history.elastic.indices import AGES, AGES_FIELD, index_name
 from lagwatch.history.rows import sort_unique, source_rank
 
-USUAL: Final[Mapping[str, Value]] = {"reason": SampleReason.INTERVAL, "schema_version": 1}
-"""Columns that are never unknown, and the value of a row that does not have the field."""
+FIRST_VERSION: Final = 1
+"""The schema version of a row whose document does not say it."""
 
 _ROWS_AT_A_TIME: Final = 4096
 _DAY_MS: Final = 86_400_000
@@ -95,37 +95,39 @@ def documents(rows: Records) -> Iterator[Document]:
 
 def _fields(rows: Records) -> Mapping[str, Sequence[Any]]:
     """Field → its value in every row; None where a row does not have the field."""
+    ages = AGES.get(rows.kind, ())
     fields: dict[str, Sequence[Any]] = {
-        name: _encodable(rows, name) for name in rows.columns if name not in AGES.get(rows.kind, ())
+        name: _encodable(rows, name) for name in rows.columns if name not in ages
     }
-    for name, usual in USUAL.items():
-        if name in fields:
-            fields[name] = [None if value == usual else value for value in fields[name]]
+    versions = fields["schema_version"]
+    fields["schema_version"] = [None if each == FIRST_VERSION else each for each in versions]
     if rows.kind is Kind.SAMPLES:
         fields["log_end_offset"] = _log_ends(rows)
-        ages = (_ages(rows, name) for name in AGES[rows.kind])
-        fields[AGES_FIELD] = list(zip(*ages, strict=True))
+    if ages:
+        fields[AGES_FIELD] = list(zip(*_ages(rows, ages), strict=True))
     return fields
 
 
 def _log_ends(rows: Records) -> list[int | None]:
-    """None where `rows_of` knows the log end without the field, which else may be `UNKNOWN`."""
+    """None where `rows_of` knows it without the field; `UNKNOWN` where it would be wrong there."""
     columns = ("log_end_offset", "committed_offset", "lag")
-    log_end, committed, lag = (_numbers(rows, name) for name in columns)
+    log_end, committed, lag = (rows.numbers(name) for name in columns)
     left_out = np.where((committed >= 0) & (lag >= 0), log_end == committed + lag, log_end < 0)
     return [
         None if out else end for end, out in zip(log_end.tolist(), left_out.tolist(), strict=True)
     ]
 
 
-def _ages(rows: Records, name: str) -> list[int | None]:
-    instants = _numbers(rows, name)
-    ages, known = (rows.at_ms() - instants).tolist(), (instants >= 0).tolist()
-    return [age if is_known else None for age, is_known in zip(ages, known, strict=True)]
-
-
-def _numbers(rows: Records, name: str) -> NDArray[np.int64]:
-    return rows.numbers(name) if name in rows.columns else np.full(rows.size, UNKNOWN, np.int64)
+def _ages(rows: Records, names: Sequence[str]) -> Iterator[list[int | None]]:
+    before = rows.at_ms()
+    for name in names:
+        instants = rows.numbers(name) if name in rows.columns else np.full(rows.size, UNKNOWN)
+        known = instants >= 0
+        ages = (before - instants).tolist()
+        yield [
+            age if is_known else None for age, is_known in zip(ages, known.tolist(), strict=True)
+        ]
+        before = np.where(known, instants, before)
 
 
 def _encodable(rows: Records, name: str) -> list[Value]:
@@ -157,7 +159,7 @@ def fields_of(kind: Kind, columns: Sequence[str]) -> tuple[str, ...]:
     if any(name in AGES.get(kind, ()) for name in columns):
         needed += [kind.time_column, AGES_FIELD]
     if kind is Kind.SAMPLES and "log_end_offset" in columns:
-        needed += ["committed_offset", "lag"]
+        needed += ["committed_offset", "lag", "schema_version"]
     return tuple(dict.fromkeys(needed))
 
 
@@ -189,16 +191,15 @@ def _decoded(source: Mapping[str, Any], binary: Sequence[str]) -> Mapping[str, A
 
 
 def _whole(kind: Kind, source: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A document with the fields that were written short or left out."""
-    if kind is not Kind.SAMPLES:
-        return {**USUAL, **source}
-    found: dict[str, Any] = {}
+    """A document with a field for every column that it knows."""
+    found: dict[str, Any] = {"schema_version": FIRST_VERSION}
     ages = source.get(AGES_FIELD)
     if ages is not None:
-        at_ms = source[kind.time_column]
-        named = zip(AGES[kind], ages, strict=True)
-        found = {name: at_ms - age for name, age in named if age is not None}
+        instant = source[kind.time_column]
+        for name, age in zip(AGES[kind], ages, strict=True):
+            if age is not None:
+                instant = found[name] = instant - age
     committed, lag = source.get("committed_offset"), source.get("lag")
-    if committed is not None and lag is not None:
+    if "schema_version" not in source and committed is not None and lag is not None:
         found["log_end_offset"] = committed + lag
-    return {**USUAL, **found, **source}
+    return {**found, **source}

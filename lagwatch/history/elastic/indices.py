@@ -34,10 +34,14 @@ _INDEXED: Final = frozenset({"source", "status", "schema_version"})
 """Columns beside the key by which rows are looked up."""
 AGES_FIELD: Final = "ages_ms"
 AGES: Final[Mapping[Kind, tuple[str, ...]]] = {
-    Kind.SAMPLES: ("observed_ms", "log_end_ms", "time_lag_at_ms")
+    Kind.SAMPLES: ("observed_ms", "time_lag_at_ms", "log_end_ms")
 }
 """Columns that are in the one field `AGES_FIELD`, as `documents` says."""
-_ONLY_READ: Final = frozenset({"topic_id", "log_end_offset", "observed_ms", "time_lag_at_ms"})
+NOT_MAPPED: Final[Mapping[Kind, tuple[str, ...]]] = {
+    Kind.SAMPLES: (*AGES[Kind.SAMPLES], "log_end_offset")
+}
+"""Columns without a mapping: asked for, they are empty, and what is asked beside them is found."""
+_ONLY_READ: Final = frozenset({"topic_id", "observed_ms", "time_lag_at_ms"})
 """Columns that only come back with their row: neither searched nor aggregated."""
 _NO_COLUMN: Final[Mapping[str, Any]] = {"index": False, "doc_values": False}
 _SECONDS: Final[Mapping[str, Any]] = {"type": "float"}
@@ -269,7 +273,6 @@ def mappings(kind: Kind) -> Mapping[str, Any]:
     indices, only not searchable there; nothing is refused for it. Kibana and Grafana look for
     `@timestamp`: another name of the time column.
     """
-    ages = AGES.get(kind, ())
     return {
         "dynamic": False,
         "_meta": {"schema_version": SCHEMA_VERSION},
@@ -278,9 +281,9 @@ def mappings(kind: Kind) -> Mapping[str, Any]:
             **{
                 column.name: _field(column, kind.key)
                 for column in schema(kind).values()
-                if column.name not in ages
+                if column.name not in NOT_MAPPED.get(kind, ())
             },
-            **({AGES_FIELD: {**_TYPES[ColumnType.INT64], **_NO_COLUMN}} if ages else {}),
+            **({AGES_FIELD: {"type": "long", **_NO_COLUMN}} if kind in AGES else {}),
         },
     }
 

@@ -11,7 +11,7 @@ from elasticsearch import Elasticsearch
 from lagwatch.clock import SystemClock
 from lagwatch.core.record import SCHEMA_VERSION, Kind, Records, record_ids, schema
 from lagwatch.errors import HistoryError
-from lagwatch.history.elastic.documents import USUAL, rows_of
+from lagwatch.history.elastic.documents import FIRST_VERSION, rows_of
 from lagwatch.history.elastic.faults import reported
 from lagwatch.history.elastic.indices import (
     NOT_OURS,
@@ -122,7 +122,7 @@ def _ours(
 def _readable(kind: Kind, hit: Json, found: _Found) -> bool:
     source = hit["_source"]
     reason = ""
-    version = source.get("schema_version", USUAL["schema_version"])
+    version = source.get("schema_version", FIRST_VERSION)
     if not isinstance(source.get(kind.time_column), int) or not isinstance(version, int):
         reason = _NOT_OURS
     elif version > SCHEMA_VERSION:
