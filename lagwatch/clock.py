@@ -14,6 +14,8 @@ STANDSTILL_S: Final = 15.0
 """More between two looks: lagwatch did not run. Data are stale after so long, too."""
 _LEAP_BELIEVED_S: Final = 3600.0
 """The clock went ahead by a leap so long ago: it is taken to be right."""
+_UNNOTICED_MS: Final = STANDSTILL_S * 1000
+"""A clock may be set by as much at any time, as clocks are that are kept right."""
 _PAUSE: Final = 400
 """Times what a round took: a quarter of a per cent of a core."""
 
@@ -88,17 +90,21 @@ class Standstills:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._seen = clock.now_ms(), clock.monotonic_s()
+        self.set_back_ms = 0
+        """By how much the clock was set back between the last two looks; 0: it was not."""
 
     @property
     def unnoticed(self) -> bool:
-        """Was there one since the last look? May be asked by any thread."""
-        _, past_s = self._past(self._clock.now_ms(), self._clock.monotonic_s())
-        return past_s >= STANDSTILL_S
+        """Was there one since the last look, or was the clock set back? For any thread."""
+        now_ms, now_s = self._clock.now_ms(), self._clock.monotonic_s()
+        _, past_s = self._past(now_ms, now_s)
+        return past_s >= STANDSTILL_S or self._back_ms(now_ms, now_s) > 0
 
     def look(self) -> Standstill | None:
         """The one that has just ended, if there was one since the last look."""
         now_ms, now_s = self._clock.now_ms(), self._clock.monotonic_s()
         ran_s, past_s = self._past(now_ms, now_s)
+        self.set_back_ms = self._back_ms(now_ms, now_s)
         self._seen = now_ms, now_s
         if past_s < STANDSTILL_S:
             return None
@@ -113,19 +119,29 @@ class Standstills:
         # a machine that was paused may have stopped its monotonic clock, too
         return ran_s, max(ran_s, (now_ms - before_ms) / 1000)
 
+    def _back_ms(self, now_ms: int, now_s: float) -> int:
+        back_ms = -_leap_ms(self._seen, (now_ms, now_s))
+        return back_ms if back_ms >= STANDSTILL_S * 1000 else 0
+
+
+def _leap_ms(before: tuple[int, float], now: tuple[int, float]) -> int:
+    """What the clock, in ms, went on by more than the monotonic one, in seconds."""
+    return now[0] - before[0] - round((now[1] - before[1]) * 1000)
+
 
 Witness = Callable[[], int | None]
-"""By how much the clock is ahead of Kafka's now, in ms.
+"""By how much the clock is ahead of Kafka's now, in ms; negative: behind.
 
 None: that is not known yet; never what was known before a leap.
 """
 
 
 class Leaps:
-    """By how much the clock was set ahead lately: it may be wrong.
+    """By how much the clock was set ahead or back lately: it may be wrong.
 
-    By a wrong clock everything is old at once. So nothing is forgotten, deleted or escalated for
-    its age until commits show that Kafka's clock says the same, or the clock has gone on from its
+    By a clock that is ahead everything is old at once, and what is set right afterwards was set
+    back. So nothing is forgotten, deleted or escalated for its age, and no mute ends or stops being
+    in force, until commits show that Kafka's clock says the same, or the clock has gone on from its
     leap for an hour: after a pause of the machine, or when its clock is set right, that is late.
     """
 
@@ -138,13 +154,14 @@ class Leaps:
         self._leapt_s = -math.inf
 
     def ahead_ms(self) -> int:
-        """0 when the clock is believed; may be asked at any distance."""
-        (before_ms, before_s), now_ms = self._seen, self._clock.now_ms()
-        now_s = self._clock.monotonic_s()
-        self._seen = now_ms, now_s
-        leap_ms = now_ms - before_ms - round((now_s - before_s) * 1000)
-        if abs(leap_ms) > STANDSTILL_S * 1000:
-            self._ahead_ms = max(0, self._ahead_ms + leap_ms)
+        """Negative: it was set back; 0: the clock is believed. May be asked at any distance."""
+        before, now_s = self._seen, self._clock.monotonic_s()
+        self._seen = self._clock.now_ms(), now_s
+        leap_ms = _leap_ms(before, self._seen)
+        if abs(leap_ms) > _UNNOTICED_MS:
+            ahead_ms = self._ahead_ms + leap_ms
+            # set right again: a little is left of what it was wrong by
+            self._ahead_ms = ahead_ms if abs(ahead_ms) > _UNNOTICED_MS else 0
             self._leapt_s = now_s
         if self._ahead_ms:
             self._decide(now_s)
@@ -159,7 +176,7 @@ class Leaps:
         now_ms, now_s = self._seen
         if witnessed_ms is None and now_s - self._began_s < _LEAP_BELIEVED_S:
             return None
-        return now_ms - max(ahead_ms, witnessed_ms or 0)
+        return now_ms - max(0, ahead_ms, witnessed_ms or 0)
 
     def _decide(self, now_s: float) -> None:
         """Is the leap to be believed?"""
@@ -167,7 +184,8 @@ class Leaps:
         if witnessed_ms is None:
             believed = now_s - self._leapt_s >= _LEAP_BELIEVED_S
         else:
-            believed = 2 * witnessed_ms < self._ahead_ms
+            # by the clock as it was before its leap, Kafka's would be further off
+            believed = abs(witnessed_ms) < abs(witnessed_ms - self._ahead_ms)
             self._leapt_s = now_s
         if believed:
             self._ahead_ms = 0

@@ -306,6 +306,9 @@ class Service:
     def _notice_standstill(self) -> None:
         """Say that this process did not run: what happened meanwhile was not judged."""
         found = self._standstills.look()
+        if back_ms := self._standstills.set_back_ms:
+            for monitor in self.monitors.values():
+                monitor.skew.doubt(self._clock.now_ms() + back_ms // 2)
         if found is None:
             return
         self._stood_still, self._stood_still_s = found, self._stood_still_s + found.length_s
@@ -493,7 +496,7 @@ class Service:
         monitor = self.monitors[cluster]
         async for report in self.supervisors[cluster].reports():
             self._notice_standstill()  # what was known of Kafka's clock may not be true any more
-            monitor.doubt_clock(self._leaps.ahead_ms())
+            monitor.doubt_clock(max(0, self._leaps.ahead_ms()))
             if monitor.apply(report, self._clock.now_ms()):
                 self._round(monitor)
                 self._trim()
@@ -591,7 +594,7 @@ class Service:
     def _judged(self, monitor: ClusterMonitor) -> ClusterSnapshot | None:
         """Judge; None before the first complete round: verdicts on half the commits are wrong."""
         began_s = self._clock.monotonic_s()
-        monitor.doubt_clock(self._leaps.ahead_ms())
+        monitor.doubt_clock(max(0, self._leaps.ahead_ms()))
         snapshot = monitor.judge(self._clock.now_ms()) if monitor.complete else None
         took_s = self._judging[monitor.cluster].ended(began_s)
         if snapshot is not None:

@@ -29,6 +29,8 @@ class ClockSkew:
         """By this process since the clock may have been set."""
         self._from_ms = UNKNOWN
         """Reports from before that are by the clock that was."""
+        self._until_ms: int | None = None
+        """Until one comes from before that, reports are by the clock that was."""
         self._before: tuple[int, int] | None = None
         """What was known, and until when, when it was last forgotten."""
 
@@ -43,8 +45,10 @@ class ClockSkew:
 
     def see(self, *, newest_commit_ms: int, observed_ms: int) -> None:
         """A batch of commits was read just as they were made."""
-        if observed_ms < self._from_ms:
+        too_late = self._until_ms is not None and observed_ms > self._until_ms
+        if observed_ms < self._from_ms or too_late:
             return
+        self._until_ms = None
         took_ms = observed_ms - newest_commit_ms
         if self._since_ms < 0 or not 0 <= observed_ms - self._since_ms < _BUCKET_MS:
             self._since_ms = observed_ms
@@ -60,6 +64,18 @@ class ClockSkew:
         """The clock was set back to this instant."""
         self._from_ms = min(self._from_ms, at_ms)
 
+    def doubt(self, at_ms: int) -> None:
+        """The clock was set back, to well before this instant, from well after it.
+
+        What was seen before witnesses nothing, nor do reports that wait to be taken in.
+        """
+        self._until_ms = at_ms
+        self._see_anew()
+
+    def _see_anew(self) -> None:
+        self._least_here = self._least_here_before = None
+        self._samples_here = 0
+
     def forget(self, last_ms: int, now_ms: int) -> None:
         """The clock may have been set after an instant: what was seen before says nothing more.
 
@@ -69,9 +85,9 @@ class ClockSkew:
         """
         if self.known_ms is not None:
             self._before = self.known_ms, last_ms
-        self._from_ms = now_ms
-        self._least = self._least_before = self._least_here = self._least_here_before = None
-        self._samples_here = 0
+        self._from_ms, self._until_ms = now_ms, None
+        self._least = self._least_before = None
+        self._see_anew()
         self._samples = min(self._samples, _SAMPLES - _SAMPLES_ANEW)
 
     def set_ahead(self) -> tuple[int, int] | None:

@@ -1,6 +1,8 @@
 """The clock is set, or the machine pauses: what is old by it?"""
 
-from lagwatch.clock import BelievedClock, Leaps
+import pytest
+
+from lagwatch.clock import BelievedClock, Leaps, Standstills
 from lagwatch.core.model import EpochMs
 from tests.support.history import NOON_MS
 
@@ -57,16 +59,51 @@ def test_a_clock_that_is_set_right_again_is_believed_at_once() -> None:
     assert leaps.ahead_ms() == 0
 
 
-def test_a_clock_that_is_set_back_or_goes_a_little_wrong_is_believed() -> None:
+def test_a_clock_that_goes_a_little_wrong_is_believed() -> None:
     clock = _Clock()
     leaps = Leaps(clock)
     found = []
-    for seconds in (-_DAY_S, 5, -5, 14):
+    for seconds in (5, -5, 14, -14):
         clock.leap(seconds)
         found.append(leaps.ahead_ms())
         clock.run(2)
 
     assert found == [0, 0, 0, 0]
+
+
+def test_what_is_left_of_a_leap_that_was_set_right_is_believed() -> None:
+    clock = _Clock()
+    leaps = Leaps(clock)
+    found = []
+    for seconds in (-3600, 3601, 7200, -7199):
+        clock.leap(seconds)
+        found.append(leaps.ahead_ms())
+
+    assert found == [-3_600_000, 0, 7_200_000, 0]
+
+
+@pytest.mark.parametrize(
+    ("witnessed_ms", "after_s"), [(150, 0), (-150, 0), (None, 3600), (-3_600_000, None)]
+)
+def test_a_clock_that_is_set_back_is_believed_as_kafka_says_or_after_an_hour(
+    witnessed_ms: int | None, after_s: int | None
+) -> None:
+    clock = _Clock()
+    leaps = Leaps(clock, lambda: witnessed_ms)
+    clock.leap(-3600)
+    at_once = leaps.ahead_ms()
+    clock.run(3600)
+
+    assert at_once == (0 if after_s == 0 else -3_600_000)
+    assert leaps.ahead_ms() == (-3_600_000 if after_s is None else 0)
+
+
+def test_nothing_is_younger_for_a_clock_that_was_set_back() -> None:
+    clock = _Clock()
+    leaps = Leaps(clock, lambda: -3_600_000)
+    clock.leap(-3600)
+
+    assert leaps.believed_ms() == clock.now_ms()
 
 
 def test_a_leap_is_believed_as_soon_as_kafka_says_the_same() -> None:
@@ -121,3 +158,30 @@ def test_the_believed_clock_goes_on_without_a_leap() -> None:
     assert meanwhile_ms == before_ms + 120_000
     assert believed.now_ms() == clock.now_ms()
     assert believed.monotonic_s() == clock.monotonic_s()
+
+
+def test_the_believed_clock_does_not_go_back() -> None:
+    clock = _Clock()
+    believed = BelievedClock(clock, Leaps(clock, lambda: -3_600_000))
+    before_ms = believed.now_ms()
+    clock.leap(-3600)
+    clock.run(60)
+    meanwhile_ms = believed.now_ms()
+    clock.leap(3600)
+    clock.run(60)
+
+    assert (meanwhile_ms, believed.now_ms()) == (before_ms + 60_000, before_ms + 120_000)
+
+
+def test_a_clock_that_was_set_back_is_noticed_once() -> None:
+    clock = _Clock()
+    standstills = Standstills(clock)
+    found = []
+    for seconds in (0, -3600, 0):
+        clock.leap(seconds)
+        clock.run(1)
+        unnoticed = standstills.unnoticed
+        assert standstills.look() is None
+        found.append((unnoticed, standstills.set_back_ms, standstills.unnoticed))
+
+    assert found == [(False, 0, False), (True, 3_600_000, False), (False, 0, False)]

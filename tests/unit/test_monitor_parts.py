@@ -561,6 +561,20 @@ class TestClockSkew:
         assert known == (ahead_ms + 50, ahead_ms + 50)
         assert skew.witnessed_ms == 90
 
+    def test_reports_made_before_the_clock_was_set_back_do_not_say_that_it_is_right(self) -> None:
+        skew = self.skew(*[100] * 20)
+
+        skew.doubt(1_020_000 - 300_000)
+        at_once = skew.witnessed_ms
+        for number in range(3):
+            skew.see(newest_commit_ms=1_020_000 + number, observed_ms=1_020_100 + number)
+        waited = skew.witnessed_ms
+        for number in range(3):
+            made_ms = 1_030_000 + number * 200_000
+            skew.see(newest_commit_ms=made_ms, observed_ms=made_ms - 600_000 + 70)
+
+        assert (at_once, waited, skew.witnessed_ms) == (None, None, -600_000 + 70)
+
     def test_what_an_earlier_process_saw_is_no_witness(self) -> None:
         restored = ClockSkew()
         restored.seen = self.skew(*[100] * 20).seen
