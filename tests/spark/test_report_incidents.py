@@ -109,8 +109,20 @@ def test_getting_worse_and_better_again_is_one_incident(spark) -> None:
         pytest.param(
             [change(-30, None, "OK")],
             (5, 24),
-            (None, None, 5700.0, "ERR", None, 123, 123.0),
+            (at(5), None, 5700.0, "ERR", None, 123, 123.0),
             id="it was bad and no change was ever recorded",
+        ),
+        pytest.param(
+            [],
+            (-4, 3),
+            (None, at(2) + 300_000, 900.0, "ERR", None, 102, 102.0),
+            id="it was bad from the first bucket on",
+        ),
+        pytest.param(
+            [],
+            (-2, 3),
+            (None, at(2) + 300_000, 900.0, "ERR", None, 102, 102.0),
+            id="it was bad since the day before",
         ),
     ],
 )

@@ -87,7 +87,7 @@ def of_day(day: Day, buckets: DataFrame, rounds: DataFrame) -> Callable[[DataFra
             .join(ended.select(*GROUP), on=list(GROUP), how="left_anti")
             .select(
                 *GROUP,
-                F.lit(None).cast("long").alias("from_ms"),
+                _unseen_begin(day).alias("from_ms"),
                 _unseen_end().alias("to_ms"),
                 "last_seen_ms",
                 F.col("bad_s").alias("seconds"),
@@ -144,7 +144,7 @@ def _with_lag(day: Day, buckets: DataFrame) -> Callable[[DataFrame], DataFrame]:
 
 
 def _trouble(day: Day) -> Callable[[DataFrame], DataFrame]:
-    """Buckets → per group when it was last bad, when last OK, and how long bad that day."""
+    """Buckets → per group when it was first and last bad and OK, and how long bad that day."""
 
     def transform(buckets: DataFrame) -> DataFrame:
         bad = _bad_s()
@@ -157,13 +157,16 @@ def _trouble(day: Day) -> Callable[[DataFrame], DataFrame]:
                 F.max(F.when(F.col("ok_s") > 0, F.col("bucket_ms") + BUCKET_MS)).alias(
                     "well_until_ms"
                 ),
+                F.min(F.when(bad > 0, F.col("bucket_ms"))).alias("bad_from_ms"),
+                F.min(F.when(F.col("ok_s") > 0, F.col("bucket_ms"))).alias("well_from_ms"),
                 F.max(F.col("bucket_ms") + _recorded_ms()).alias("recorded_to_ms"),
                 F.sum(F.when(today, bad)).alias("bad_s"),
                 F.sum(F.when(today, F.col("err_s"))).alias("err_s"),
             )
             .select(
                 *GROUP,
-                *("bad_until_ms", "well_until_ms", "recorded_to_ms", "bad_s", "err_s"),
+                *("bad_from_ms", "well_from_ms", "bad_until_ms", "well_until_ms"),
+                *("recorded_to_ms", "bad_s", "err_s"),
             )
         )
 
@@ -184,6 +187,15 @@ def _last_rounds(day: Day) -> Callable[[DataFrame], DataFrame]:
         )
 
     return transform
+
+
+def _unseen_begin(day: Day) -> Column:
+    """Begin of a trouble of the day of which no change is recorded, if the group was well before.
+
+    Its first bad bucket.
+    """
+    bad_ms = F.col("bad_from_ms")
+    return F.when((F.col("well_from_ms") < bad_ms) & (bad_ms >= day.from_ms), bad_ms)
 
 
 def _unseen_end() -> Column:
