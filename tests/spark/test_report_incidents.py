@@ -121,7 +121,7 @@ def test_getting_worse_and_better_again_is_one_incident(spark) -> None:
         pytest.param(
             [],
             (-2, 3),
-            (None, at(2) + 300_000, 900.0, "ERR", None, 102, 102.0),
+            (at(-2), at(2) + 300_000, 900.0, "ERR", None, 102, 102.0),
             id="it was bad since the day before",
         ),
     ],
@@ -167,6 +167,26 @@ def test_a_trouble_whose_end_was_not_recorded_ends_with_its_last_bucket(
     seen = found(spark, changes, two_troubles(spark, (2, 2.5), (20, 20.5)))
 
     assert spans(seen) == [(at(2), at(2.5), 1800.0), (at(20), at(20.5), 1800.0)]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param([change(2, "OK", "ERR"), change(2.5, "ERR", "OK")], id="of the first"),
+        pytest.param([change(20, "OK", "ERR"), change(20.5, "ERR", "OK")], id="of the second"),
+        pytest.param([], id="of none"),
+    ],
+)
+def test_of_two_troubles_each_is_reported_whichever_has_recorded_changes(spark, changes) -> None:
+    seen = found(spark, changes, two_troubles(spark, (2, 2.5), (20, 20.5)))
+
+    assert spans(seen) == [(at(2), at(2.5), 1800.0), (at(20), at(20.5), 1800.0)]
+
+
+def test_a_trouble_over_midnight_without_recorded_changes_began_the_day_before(spark) -> None:
+    seen = found(spark, [], two_troubles(spark, (-1, 0.5), (15, 16)))
+
+    assert spans(seen) == [(at(-1), at(0.5), 1800.0), (at(15), at(16), 3600.0)]
 
 
 def test_a_trouble_of_the_day_before_whose_end_was_not_recorded_is_none_of_the_day(spark) -> None:

@@ -82,18 +82,19 @@ def of_day(day: Day, buckets: DataFrame, rounds: DataFrame) -> Callable[[DataFra
             .withColumn("seconds", _overlap_s(day))
             .select(*GROUP, *_SPELL, "ended_by_ms")
         )
+        announced = ended.groupBy(*GROUP).agg(
+            F.collect_list(
+                F.struct(
+                    F.coalesce("from_ms", F.lit(0)).alias("from_ms"),
+                    F.coalesce("to_ms", F.lit(day.to_ms)).alias("to_ms"),
+                )
+            ).alias("announced")
+        )
         unannounced = (
-            trouble.where(F.col("bad_s") > 0)
-            .join(ended.select(*GROUP), on=list(GROUP), how="left_anti")
-            .select(
-                *GROUP,
-                _unseen_begin(day).alias("from_ms"),
-                _unseen_end().alias("to_ms"),
-                "last_seen_ms",
-                F.col("bad_s").alias("seconds"),
-                F.when(F.col("err_s") > 0, "ERR").otherwise("WARN").alias("worst"),
-                F.lit(None).cast("string").alias("rule"),
-            )
+            buckets.transform(_bad_spells(day))
+            .join(announced, on=list(GROUP), how="left")
+            .where(~F.coalesce(F.exists("announced", _overlaps), F.lit(False)))  # noqa: FBT003
+            .join(trouble.select(*GROUP, "last_seen_ms"), on=list(GROUP), how="left")
             .select(*GROUP, *_SPELL)
         )
         of_both = ended.unionByName(unannounced, allowMissingColumns=True)
@@ -144,11 +145,10 @@ def _with_lag(day: Day, buckets: DataFrame) -> Callable[[DataFrame], DataFrame]:
 
 
 def _trouble(day: Day) -> Callable[[DataFrame], DataFrame]:
-    """Buckets → per group when it was first and last bad and OK, and how long bad that day."""
+    """Buckets → per group when it was last bad, last OK, and last recorded."""
 
     def transform(buckets: DataFrame) -> DataFrame:
         bad = _bad_s()
-        today = F.col("bucket_ms") >= day.from_ms
         return (
             buckets.where(F.col("bucket_ms") < day.to_ms)
             .groupBy(*GROUP)
@@ -157,20 +157,51 @@ def _trouble(day: Day) -> Callable[[DataFrame], DataFrame]:
                 F.max(F.when(F.col("ok_s") > 0, F.col("bucket_ms") + BUCKET_MS)).alias(
                     "well_until_ms"
                 ),
-                F.min(F.when(bad > 0, F.col("bucket_ms"))).alias("bad_from_ms"),
-                F.min(F.when(F.col("ok_s") > 0, F.col("bucket_ms"))).alias("well_from_ms"),
                 F.max(F.col("bucket_ms") + _recorded_ms()).alias("recorded_to_ms"),
-                F.sum(F.when(today, bad)).alias("bad_s"),
-                F.sum(F.when(today, F.col("err_s"))).alias("err_s"),
-            )
-            .select(
-                *GROUP,
-                *("bad_from_ms", "well_from_ms", "bad_until_ms", "well_until_ms"),
-                *("recorded_to_ms", "bad_s", "err_s"),
             )
         )
 
     return transform
+
+
+def _bad_spells(day: Day) -> Callable[[DataFrame], DataFrame]:
+    """Buckets → one row per time in trouble of the day: from bad bucket to bad bucket.
+
+    A bucket in which the group was only well ends it; one in which nothing is known does not.
+    `from_ms` is null where no bucket before says that the group was well, `to_ms` where none after.
+    """
+
+    def transform(buckets: DataFrame) -> DataFrame:
+        order = W.partitionBy(*GROUP).orderBy("bucket_ms")
+        well = (_bad_s() == 0) & (F.col("ok_s") > 0)
+        wells = F.sum(F.when(well, 1).otherwise(0))
+        today = F.col("bucket_ms") >= day.from_ms
+        return (
+            buckets.where(F.col("bucket_ms") < day.to_ms)
+            .withColumn("wells", wells.over(order.rowsBetween(W.unboundedPreceding, W.currentRow)))
+            .withColumn("all_wells", wells.over(W.partitionBy(*GROUP)))
+            .where(_bad_s() > 0)
+            .groupBy(*GROUP, "wells", "all_wells")
+            .agg(
+                F.min("bucket_ms").alias("first_ms"),
+                F.max(F.col("bucket_ms") + BUCKET_MS).alias("last_ms"),
+                F.sum(F.when(today, _bad_s())).alias("seconds"),
+                F.when(F.sum(F.when(today, F.col("err_s"))) > 0, "ERR")
+                .otherwise("WARN")
+                .alias("worst"),
+            )
+            .where(F.col("seconds") > 0)
+            .withColumn("from_ms", F.when(F.col("wells") > 0, F.col("first_ms")))
+            .withColumn("to_ms", F.when(F.col("wells") < F.col("all_wells"), F.col("last_ms")))
+            .withColumn("rule", F.lit(None).cast("string"))
+        )
+
+    return transform
+
+
+def _overlaps(announced: Column) -> Column:
+    """Is a row of `_bad_spells` of a time in trouble that changes of status tell?"""
+    return (F.col("first_ms") < announced["to_ms"]) & (announced["from_ms"] < F.col("last_ms"))
 
 
 def _last_rounds(day: Day) -> Callable[[DataFrame], DataFrame]:
@@ -187,15 +218,6 @@ def _last_rounds(day: Day) -> Callable[[DataFrame], DataFrame]:
         )
 
     return transform
-
-
-def _unseen_begin(day: Day) -> Column:
-    """Begin of a trouble of the day of which no change is recorded, if the group was well before.
-
-    Its first bad bucket.
-    """
-    bad_ms = F.col("bad_from_ms")
-    return F.when((F.col("well_from_ms") < bad_ms) & (bad_ms >= day.from_ms), bad_ms)
 
 
 def _unseen_end() -> Column:
