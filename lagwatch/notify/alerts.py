@@ -13,13 +13,13 @@ from typing import Final
 
 import structlog
 
-from lagwatch.clock import BelievedClock, Clock, Leaps
+from lagwatch.clock import STANDSTILL_S, BelievedClock, Clock, Leaps
 from lagwatch.config.alerts import AlertsSettings
 from lagwatch.config.alerts_channels import ChannelSettings
 from lagwatch.config.cluster import ClusterSettings
 from lagwatch.config.settings import Settings
 from lagwatch.core.incident import Reason
-from lagwatch.core.model import EpochMs
+from lagwatch.core.model import UNKNOWN, EpochMs
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.words import counted, printable
 from lagwatch.errors import ConfigError, Fault, NotFoundError
@@ -104,6 +104,9 @@ class Alerts:
 
     Implements `lagwatch.ports.reports.AlertsView`.
     """
+
+    _looked_ms = UNKNOWN
+    """When decisions were made last."""
 
     def __init__(
         self,
@@ -285,6 +288,7 @@ class Alerts:
         explains = self.unfinished.pop(snapshot.cluster, MOST_EXPLAINED)
         if watch is None or not self._is_trustworthy(snapshot, queries):
             return
+        self._let_mutes_go_on()
         rules = active(self._mutes, now_ms)
         muted = partial(_is_muted, rules, snapshot.cluster)
         outlook = partial(queries.outlook, snapshot.cluster)
@@ -752,6 +756,14 @@ class Alerts:
     def _read_mutes(self) -> None:
         asked_for = self._records.mutes(self._clock.now_ms())
         self._mutes = (*self._configured_mutes, *map(from_record, asked_for))
+
+    def _let_mutes_go_on(self) -> None:
+        """Keep mutes in force that have begun by a clock that was set back since."""
+        now_ms = self._clock.now_ms()
+        if self._looked_ms - now_ms > STANDSTILL_S * 1000:
+            self._records.set_mutes_back(self._looked_ms, now_ms)
+            self._read_mutes()
+        self._looked_ms = now_ms
 
     async def _return_to_disk(self) -> None:
         while True:

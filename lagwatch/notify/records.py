@@ -349,6 +349,16 @@ class AlertRecords:
         )
         return _mute(row, now_ms)
 
+    def set_mutes_back(self, before_ms: int, now_ms: int) -> None:
+        """The clock was set back: mutes that had begun begin now, and last as long as before."""
+        self._database.write(
+            lambda connection: connection.execute(
+                "UPDATE mutes SET starts_ms = ?2, ends_ms = ends_ms - starts_ms + ?2"
+                " WHERE starts_ms > ?2 AND starts_ms <= ?1",
+                (before_ms, now_ms),
+            )
+        )
+
     def unmute(self, mute: str) -> None:
         gone = self._database.write(
             lambda connection: (

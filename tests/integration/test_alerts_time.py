@@ -1,6 +1,7 @@
 """Time that jumps, local time that changes, and time to catch up: with real receivers."""
 
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -213,3 +214,25 @@ def test_an_incident_lasted_until_the_group_was_good_not_until_that_had_lasted(
     end = receiver.notices[-1]
     assert end["event"] == "close"
     assert abs(end["verdict"]["ended_ms"] - healed_ms) < 5_000
+
+
+def test_a_mute_goes_on_when_the_clock_that_it_was_made_by_is_set_back(tmp_path: Path) -> None:
+    clock, hour_ms = ShiftedClock(), 3_600_000
+    fleet = Fleet(["billing"], clock)
+    settings = alert_settings(tmp_path, _POLICY + _hook("http://127.0.0.1:1"))
+    with running(settings, clock) as alerts:
+        made_ms = clock.now_ms()
+        for group, starts_ms in (("billing", made_ms), ("later", made_ms + hour_ms)):
+            mute = partial(alerts.alerts.mute, cluster=CLUSTER, group=group, reason="", author="")
+            alerts.call(partial(mute, starts_ms=starts_ms, ends_ms=starts_ms + hour_ms))
+        alerts.sees(fleet)
+        clock.ahead_ms -= 3 * hour_ms
+        set_back_ms = clock.now_ms()
+        alerts.sees(fleet)
+        found = {each.group: each for each in alerts.call(alerts.alerts.mutes)}
+
+    billing, later = found["billing"], found["later"]
+    assert (billing.active, later.active) == (True, False)
+    assert billing.starts_ms == pytest.approx(set_back_ms, abs=5_000)
+    assert (billing.ends_ms or 0) - (billing.starts_ms or 0) == hour_ms
+    assert later.starts_ms == made_ms + hour_ms
