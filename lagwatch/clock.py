@@ -120,13 +120,13 @@ class Standstills:
         return ran_s, max(ran_s, (now_ms - before_ms) / 1000)
 
     def _back_ms(self, now_ms: int, now_s: float) -> int:
-        back_ms = -_leap_ms(self._seen, (now_ms, now_s))
-        return back_ms if back_ms >= STANDSTILL_S * 1000 else 0
+        return max(0, -_leap_ms(self._seen, (now_ms, now_s)))
 
 
 def _leap_ms(before: tuple[int, float], now: tuple[int, float]) -> int:
-    """What the clock, in ms, went on by more than the monotonic one, in seconds."""
-    return now[0] - before[0] - round((now[1] - before[1]) * 1000)
+    """What the clock, in ms, went on by more than the monotonic one, in seconds; 0: by little."""
+    leap_ms = now[0] - before[0] - round((now[1] - before[1]) * 1000)
+    return leap_ms if abs(leap_ms) >= _UNNOTICED_MS else 0
 
 
 Witness = Callable[[], int | None]
@@ -157,8 +157,7 @@ class Leaps:
         """Negative: it was set back; 0: the clock is believed. May be asked at any distance."""
         before, now_s = self._seen, self._clock.monotonic_s()
         self._seen = self._clock.now_ms(), now_s
-        leap_ms = _leap_ms(before, self._seen)
-        if abs(leap_ms) > _UNNOTICED_MS:
+        if leap_ms := _leap_ms(before, self._seen):
             ahead_ms = self._ahead_ms + leap_ms
             # set right again: a little is left of what it was wrong by
             self._ahead_ms = ahead_ms if abs(ahead_ms) > _UNNOTICED_MS else 0

@@ -496,7 +496,7 @@ class Service:
         monitor = self.monitors[cluster]
         async for report in self.supervisors[cluster].reports():
             self._notice_standstill()  # what was known of Kafka's clock may not be true any more
-            monitor.doubt_clock(max(0, self._leaps.ahead_ms()))
+            monitor.doubt_clock(self._leaps.ahead_ms())
             if monitor.apply(report, self._clock.now_ms()):
                 self._round(monitor)
                 self._trim()
@@ -594,7 +594,7 @@ class Service:
     def _judged(self, monitor: ClusterMonitor) -> ClusterSnapshot | None:
         """Judge; None before the first complete round: verdicts on half the commits are wrong."""
         began_s = self._clock.monotonic_s()
-        monitor.doubt_clock(max(0, self._leaps.ahead_ms()))
+        monitor.doubt_clock(self._leaps.ahead_ms())
         snapshot = monitor.judge(self._clock.now_ms()) if monitor.complete else None
         took_s = self._judging[monitor.cluster].ended(began_s)
         if snapshot is not None:

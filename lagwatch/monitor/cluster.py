@@ -222,8 +222,11 @@ class ClusterMonitor:
         return not fresh and is_unreachable(self.sources)
 
     def doubt_clock(self, ahead_ms: int) -> None:
-        """The clock was set ahead by this lately, and may be wrong; 0 when it is believed."""
-        self._live.clock_ahead_ms = ahead_ms
+        """The clock was set ahead by this lately, and may be wrong; 0 when it is believed.
+
+        Nothing is old by a clock that was set back (below 0).
+        """
+        self._live.clock_ahead_ms = max(0, ahead_ms)
 
     def apply(self, report: Report, now_ms: EpochMs) -> bool:
         """Take one report in; True when it calls for a new round of judgement."""

@@ -112,7 +112,9 @@ _SAMPLE = st.fixed_dictionaries(
     {
         "at_ms": st.integers(0, 2**62),
         "observed_ms": st.integers(0, 2**62),
-        **dict.fromkeys(("committed_offset", "commit_ms", "log_end_ms", "time_lag_at_ms"), _NUMBER),
+        **dict.fromkeys(
+            ("committed_offset", "lag", "log_end_offset", "log_end_ms", "time_lag_at_ms"), _NUMBER
+        ),
         "schema_version": st.sampled_from([1, 2]),
     }
 )

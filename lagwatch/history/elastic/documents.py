@@ -19,21 +19,14 @@ from typing import Any, Final
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN
-from lagwatch.core.record import (
-    ColumnType,
-    Kind,
-    Records,
-    Text,
-    concat,
-    record_ids,
-    schema,
-)
+from lagwatch.core.record import ColumnType, Kind, Records, Text, concat, record_ids, schema
 from lagwatch.core.record.records import Value, from_rows, plain_values
 from lagwatch.errors import HistoryError
 from lagwatch.history.elastic.faults import STORE
-from lagwatch.history.elastic.indices import AGES, AGES_FIELD, index_name
+from lagwatch.history.elastic.indices import AGES, AGES_FIELD, NOT_MAPPED, index_name
 from lagwatch.history.rows import sort_unique, source_rank
 
 FIRST_VERSION: Final = 1
@@ -95,16 +88,15 @@ def documents(rows: Records) -> Iterator[Document]:
 
 def _fields(rows: Records) -> Mapping[str, Sequence[Any]]:
     """Field → its value in every row; None where a row does not have the field."""
-    ages = AGES.get(rows.kind, ())
+    short = NOT_MAPPED.get(rows.kind, ())
     fields: dict[str, Sequence[Any]] = {
-        name: _encodable(rows, name) for name in rows.columns if name not in ages
+        name: _encodable(rows, name) for name in rows.columns if name not in short
     }
     versions = fields["schema_version"]
     fields["schema_version"] = [None if each == FIRST_VERSION else each for each in versions]
     if rows.kind is Kind.SAMPLES:
         fields["log_end_offset"] = _log_ends(rows)
-    if ages:
-        fields[AGES_FIELD] = list(zip(*_ages(rows, ages), strict=True))
+        fields[AGES_FIELD] = list(zip(*_ages(rows), strict=True))
     return fields
 
 
@@ -113,21 +105,24 @@ def _log_ends(rows: Records) -> list[int | None]:
     columns = ("log_end_offset", "committed_offset", "lag")
     log_end, committed, lag = (rows.numbers(name) for name in columns)
     left_out = np.where((committed >= 0) & (lag >= 0), log_end == committed + lag, log_end < 0)
-    return [
-        None if out else end for end, out in zip(log_end.tolist(), left_out.tolist(), strict=True)
-    ]
+    return _where(log_end, ~left_out)
 
 
-def _ages(rows: Records, names: Sequence[str]) -> Iterator[list[int | None]]:
+def _ages(rows: Records) -> Iterator[list[int | None]]:
     before = rows.at_ms()
-    for name in names:
+    for name in AGES[rows.kind]:
         instants = rows.numbers(name) if name in rows.columns else np.full(rows.size, UNKNOWN)
         known = instants >= 0
-        ages = (before - instants).tolist()
-        yield [
-            age if is_known else None for age, is_known in zip(ages, known.tolist(), strict=True)
-        ]
+        yield _where(before - instants, known)
         before = np.where(known, instants, before)
+
+
+def _where(values: NDArray[np.int64], there: NDArray[np.bool_]) -> list[int | None]:
+    """The values, None where there is none."""
+    return [
+        value if is_there else None
+        for value, is_there in zip(values.tolist(), there.tolist(), strict=True)
+    ]
 
 
 def _encodable(rows: Records, name: str) -> list[Value]:
